@@ -1,0 +1,22 @@
+# Flags that every target of Foreshock takes through foreshock_flags.
+add_library(foreshock_flags INTERFACE)
+target_compile_features(foreshock_flags INTERFACE cxx_std_20)
+target_compile_options(foreshock_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX,C>:-Wall;-Wextra;-Wshadow;-fvisibility=hidden>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor;-fvisibility-inlines-hidden>)
+if(FORESHOCK_WERROR)
+  target_compile_options(foreshock_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX,C>:-Werror>)
+endif()
+
+set(FORESHOCK_SANITIZE "" CACHE STRING "sanitizers, as -fsanitize= takes them")
+if(FORESHOCK_SANITIZE)
+  # -O1 keeps the sanitized suites within CI's time.
+  add_compile_options(-fsanitize=${FORESHOCK_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -O1 -g1)
+  add_link_options(-fsanitize=${FORESHOCK_SANITIZE})
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()

@@ -1,0 +1,86 @@
+# The allowed edges between components, in one place. An edge that is not listed here fails the configure step
+# (cmake/Component.cmake asks foreshock_edge_allowed for every DEPS and PUBLIC_DEPS entry).
+#
+# A line is "FROM -> TO [TO...]". A name is a component's folder; "part/*" stands for every component of a part.
+# "!NAME" on the right forbids what an earlier pattern of the same FROM would allow.
+set(FORESHOCK_LAYERS
+  # base needs nothing but the C++ runtime; everyone may use it. The SDK does not log through spdlog.
+  "base/* -> base/*"
+  "proto/* -> base/*"
+  "sdk/* -> base/* !base/logging"
+  "agent/* -> base/*"
+  "server/* -> base/*"
+  "cli/* -> base/*"
+
+  # proto: wire (protozero), jsonl (reader of text recordings), messages (protobuf), rpc (gRPC)
+  "proto/jsonl -> proto/wire"
+  "proto/rpc -> proto/wire proto/messages"
+
+  # sdk
+  "sdk/probe -> sdk/kernels"
+  "sdk/guard -> sdk/probe sdk/kernels"
+  "sdk/sampler -> sdk/probe"
+  "sdk/exporter -> sdk/sampler sdk/guard proto/wire"
+  "sdk/capi -> sdk/kernels sdk/probe sdk/guard sdk/sampler sdk/exporter proto/wire"
+  "sdk/grpc -> proto/rpc proto/wire sdk/exporter"
+
+  # agent
+  "agent/receive -> proto/wire agent/spool"
+  "agent/spool -> proto/wire"
+  "agent/forward -> proto/rpc proto/wire agent/spool"
+  "agent/app -> agent/* proto/wire"
+
+  # server
+  "server/store -> proto/wire"
+  "server/merge -> server/store proto/wire"
+  "server/ingest -> proto/rpc proto/wire server/store server/merge server/auth"
+  "server/detect -> !base/logging !base/file"
+  "server/alert -> server/detect server/store proto/wire"
+  "server/notify -> server/alert server/http"
+  "server/control -> server/ingest server/alert server/store proto/wire proto/messages server/auth"
+  "server/export -> server/store server/alert proto/wire"
+  "server/report -> server/store server/alert proto/wire"
+  "server/query -> proto/rpc proto/wire proto/messages server/store server/alert server/auth"
+  "server/web -> server/query server/control server/http server/auth server/export server/report"
+  "server/app -> server/* proto/wire proto/rpc"
+
+  # cli
+  "cli/* -> cli/* proto/rpc proto/messages proto/wire proto/jsonl server/detect server/alert_core sdk/kernels"
+  "server/alert -> server/alert_core"
+  "server/alert_core -> server/detect"
+
+  # what a user would link, and nothing else
+  "tests/trainer -> sdk/capi"
+  "tests/* -> base/* proto/* sdk/* agent/* server/* cli/*"
+  "bench/* -> base/* proto/* sdk/* agent/* server/* cli/*"
+)
+
+# foreshock_edge_allowed(FROM TO OUT): OUT is TRUE when a line of FORESHOCK_LAYERS lists the edge.
+function(foreshock_edge_allowed from to out)
+  set(allowed FALSE)
+  set(forbidden FALSE)
+  foreach(line IN LISTS FORESHOCK_LAYERS)
+    string(REGEX MATCH "^([^ ]+) -> (.*)$" _ "${line}")
+    set(left "${CMAKE_MATCH_1}")
+    string(REPLACE " " ";" rights "${CMAKE_MATCH_2}")
+    string(REPLACE "*" ".*" left_pattern "${left}")
+    if(NOT from MATCHES "^${left_pattern}$")
+      continue()
+    endif()
+    foreach(right IN LISTS rights)
+      string(REPLACE "*" ".*" pattern "${right}")
+      if(right MATCHES "^!")
+        string(SUBSTRING "${pattern}" 1 -1 pattern)
+        if(to MATCHES "^${pattern}$")
+          set(forbidden TRUE)
+        endif()
+      elseif(to MATCHES "^${pattern}$")
+        set(allowed TRUE)
+      endif()
+    endforeach()
+  endforeach()
+  if(forbidden)
+    set(allowed FALSE)
+  endif()
+  set(${out} ${allowed} PARENT_SCOPE)
+endfunction()
