@@ -22,5 +22,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(PkgConfig REQUIRED)
-pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
+# Not under the prefix zstd: its cache entries would mislead RocksDB's own search for zstd at the next configure.
+pkg_check_modules(pc_zstd REQUIRED IMPORTED_TARGET libzstd)
+add_library(PkgConfig::zstd ALIAS PkgConfig::pc_zstd)
 pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)

@@ -1,0 +1,61 @@
+// What the rules see of one optimizer step of one run: plain data, already merged over ranks, no I/O.
+//
+// Values are display values (catalogue's DisplayValue): a ratio is its quotient, with its denominator as
+// weight. NaN and Inf are values of that head. Missing is different: the scalar or head is not listed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace foreshock::detect {
+
+struct ScalarSample {
+  uint16_t signal = 0;  // catalogue id, e.g. kLoss
+  double value = 0;
+};
+
+// One signal of one layer.
+struct SeriesSample {
+  enum Flag : uint8_t {
+    kRotated = 1,               // the singular pairs turned inside the window: update_* of it say nothing
+    kLowResolution = 2,         // read from 16-bit weights: small updates are invisible
+    kWeightNormsNotCausal = 4,  // QK normalization in this layer: rules lean on logits
+  };
+  uint16_t signal = 0;
+  uint32_t layer = 0;
+  std::vector<uint32_t> heads;  // any order; a head that is not listed is missing
+  std::vector<double> values;   // one a head
+  std::vector<double> weights;  // empty, or one a head: rows visited, n, or a ratio's denominator
+  std::vector<double> counts;   // empty, or one a head: samples behind the value, for standard errors
+  uint8_t flags = 0;
+};
+
+struct StepEvent {
+  enum class Kind : uint8_t {
+    kCheckpoint,  // a checkpoint of this step was saved
+    kResume,      // training goes on from a checkpoint: a transient is expected
+    kPhase,       // data, context length or learning rate changes: a transient is expected
+    kEval,        // an evaluation ran
+    kGuardOn,     // QK normalization was switched on (layer, or all layers when layer < 0)
+    kGuardOff,
+    kGuardMissing,  // resumed without the guard's state although it was on: critical
+    kFinished,      // announced end, all well
+    kFailed,        // announced end, not well
+    kUnmonitored,   // a part of the model is not measured; text says why
+    kNote,
+  };
+  Kind kind = Kind::kNote;
+  int32_t layer = -1;  // -1: the whole model
+  std::string text;
+};
+
+struct StepSample {
+  int64_t step = 0;
+  bool skipped = false;  // the optimizer skipped the step (loss scaling)
+  std::vector<ScalarSample> scalars;
+  std::vector<SeriesSample> series;
+  std::vector<StepEvent> events;  // of this step, taken before its values
+};
+
+}  // namespace foreshock::detect

@@ -1,0 +1,63 @@
+#include "foreshock/server/detect/detector.h"
+
+#include <algorithm>
+
+#include "rules.h"
+#include "run_context.h"
+#include "step_view.h"
+
+namespace foreshock::detect {
+
+class Detector::Impl {
+ public:
+  Impl(const RunInfo& info, const DetectorOptions& options) : view_(info), context_(info, options) {
+    Add(MakeNonFinite());
+  }
+
+  std::vector<Verdict> Observe(const StepSample& sample) {
+    std::vector<Verdict> verdicts;
+    if (sample.step <= context_.step()) return verdicts;
+    view_.Load(sample);
+    context_.Advance(view_);
+    for (const auto& rule : rules_) {
+      if (auto findings = rule->Judge(view_, context_)) {
+        verdicts.push_back({rule->name(), sample.step, *std::move(findings)});
+      }
+    }
+    return verdicts;
+  }
+
+  std::vector<Verdict> Tick(double seconds) {
+    std::vector<Verdict> verdicts;
+    for (const auto& rule : rules_) {
+      if (auto findings = rule->Tick(seconds, context_)) {
+        verdicts.push_back({rule->name(), context_.step(), *std::move(findings)});
+      }
+    }
+    return verdicts;
+  }
+
+  int64_t last_step() const { return context_.step(); }
+
+ private:
+  void Add(std::unique_ptr<Rule> rule) {
+    const auto& off = context_.options().disabled_rules;
+    if (std::find(off.begin(), off.end(), rule->name()) == off.end()) rules_.push_back(std::move(rule));
+  }
+
+  StepView view_;
+  RunContext context_;
+  std::vector<std::unique_ptr<Rule>> rules_;
+};
+
+Detector::Detector(const RunInfo& info, DetectorOptions options)
+    : impl_(std::make_unique<Impl>(info, options)) {}
+Detector::~Detector() = default;
+Detector::Detector(Detector&&) noexcept = default;
+Detector& Detector::operator=(Detector&&) noexcept = default;
+
+std::vector<Verdict> Detector::Observe(const StepSample& sample) { return impl_->Observe(sample); }
+std::vector<Verdict> Detector::Tick(double seconds) { return impl_->Tick(seconds); }
+int64_t Detector::last_step() const { return impl_->last_step(); }
+
+}  // namespace foreshock::detect
