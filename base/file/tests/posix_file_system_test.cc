@@ -17,7 +17,8 @@ class PosixFileSystemTest : public ::testing::Test {
 
   void RemoveTree(const std::string& path) {
     if (fs_.IsDir(path)) {
-      for (const std::string& name : fs_.List(path).value()) RemoveTree(JoinPath(path, name));
+      const std::vector<std::string> names = fs_.List(path).value();
+      for (const std::string& name : names) RemoveTree(JoinPath(path, name));
     }
     fs_.Remove(path).IgnoreError();
   }
