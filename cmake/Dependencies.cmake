@@ -25,4 +25,4 @@ find_package(PkgConfig REQUIRED)
 # Not under the prefix zstd: its cache entries would mislead RocksDB's own search for zstd at the next configure.
 pkg_check_modules(pc_zstd REQUIRED IMPORTED_TARGET libzstd)
 add_library(PkgConfig::zstd ALIAS PkgConfig::pc_zstd)
-pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
+pkg_check_modules(fs_httplib REQUIRED IMPORTED_TARGET cpp-httplib)

@@ -1,0 +1,218 @@
+#include "series_codec.h"
+
+#include <algorithm>
+#include <string>
+
+#include "fields.h"
+#include "foreshock/wire/codec.h"
+#include "put.h"
+
+namespace foreshock::wire {
+namespace {
+
+bool IsRange(const std::vector<uint32_t>& heads) {
+  for (size_t i = 1; i < heads.size(); ++i) {
+    if (heads[i] != heads[i - 1] + 1) return false;
+  }
+  return !heads.empty();
+}
+
+bool AllSet(const std::vector<uint8_t>& bits) {
+  return std::all_of(bits.begin(), bits.end(), [](uint8_t bit) { return bit != 0; });
+}
+
+std::string PackBits(const std::vector<uint8_t>& bits) {
+  std::string packed((bits.size() + 7) / 8, '\0');
+  for (size_t i = 0; i < bits.size(); ++i) {
+    if (bits[i] != 0)
+      packed[i / 8] = static_cast<char>(static_cast<uint8_t>(packed[i / 8]) | (1u << (i % 8)));
+  }
+  return packed;
+}
+
+std::vector<uint8_t> UnpackBits(std::string_view packed, size_t count) {
+  std::vector<uint8_t> bits(count, 0);
+  for (size_t i = 0; i < count; ++i) bits[i] = (static_cast<uint8_t>(packed[i / 8]) >> (i % 8)) & 1;
+  return bits;
+}
+
+// The entries of present heads, `per_head` each; all of them when nothing is missing.
+template <typename T>
+std::vector<T> Gather(const std::vector<T>& dense, const Series& series, size_t per_head) {
+  if (series.present.empty() || dense.empty()) return dense;
+  std::vector<T> out;
+  out.reserve(dense.size());
+  for (size_t i = 0; i < series.count(); ++i) {
+    if (!series.has(i)) continue;
+    out.insert(out.end(), dense.begin() + static_cast<ptrdiff_t>(i * per_head),
+               dense.begin() + static_cast<ptrdiff_t>((i + 1) * per_head));
+  }
+  return out;
+}
+
+template <typename T>
+std::vector<T> Scatter(std::vector<T> packed, const Series& series, size_t per_head) {
+  if (series.present.empty()) return packed;
+  std::vector<T> out(series.count() * per_head, T{});
+  size_t next = 0;
+  for (size_t i = 0; i < series.count(); ++i) {
+    if (!series.has(i)) continue;
+    for (size_t k = 0; k < per_head; ++k) out[i * per_head + k] = packed[next++];
+  }
+  return out;
+}
+
+Status SizeError(const Series& series, const char* what, size_t got, size_t expected) {
+  return Status(Code::kInvalidArgument, "series of signal " + std::to_string(series.signal) + ": " + what +
+                                            ": " + std::to_string(got) + " entries, expected " +
+                                            std::to_string(expected));
+}
+
+template <typename T, typename Range>
+std::vector<T> Copy(const Range& range) {
+  return std::vector<T>(range.begin(), range.end());
+}
+
+struct RawHeads {
+  uint32_t first = 0;
+  uint32_t count = 0;
+};
+
+// Packed arrays come before the sizes that they must fit are known, so all is read first and then checked.
+Result<RawHeads> ReadFields(protozero::pbf_reader& reader, Series* series, std::string* presence,
+                            std::string* rotated) {
+  using namespace field::series;
+  RawHeads raw;
+  while (reader.next()) {
+    switch (reader.tag()) {
+      case kSignal: {
+        const uint32_t signal = reader.get_uint32();
+        if (signal > UINT16_MAX) return SizeError(*series, "signal number", signal, UINT16_MAX);
+        series->signal = static_cast<uint16_t>(signal);
+        break;
+      }
+      case kLayer:
+        series->layer = reader.get_uint32();
+        break;
+      case kFirstHead:
+        raw.first = reader.get_uint32();
+        break;
+      case kHeadCount:
+        raw.count = reader.get_uint32();
+        break;
+      case kHeads:
+        series->heads = Copy<uint32_t>(reader.get_packed_uint32());
+        break;
+      case kPresence:
+        *presence = reader.get_bytes();
+        break;
+      case kValues:
+        series->values = Copy<float>(reader.get_packed_float());
+        break;
+      case kWeights:
+        series->weights = Copy<float>(reader.get_packed_float());
+        break;
+      case kMoments:
+        series->moments = Copy<float>(reader.get_packed_float());
+        break;
+      case kValuesPerHead:
+        series->values_per_head = std::max(1u, reader.get_uint32());
+        break;
+      case kDirectionHash:
+        series->direction_hash = Copy<uint64_t>(reader.get_packed_fixed64());
+        break;
+      case kFlags:
+        series->flags = reader.get_uint32();
+        break;
+      case kStepOffsets:
+        series->step_offsets = Copy<uint32_t>(reader.get_packed_uint32());
+        break;
+      case kRotated:
+        *rotated = reader.get_bytes();
+        break;
+      default:
+        reader.skip();
+    }
+  }
+  return raw;
+}
+
+Status ReadBits(const Series& series, const char* what, const std::string& packed,
+                std::vector<uint8_t>* bits) {
+  if (packed.empty()) return OkStatus();
+  const size_t bytes = (series.count() + 7) / 8;
+  if (packed.size() != bytes) return SizeError(series, what, packed.size(), bytes);
+  *bits = UnpackBits(packed, series.count());
+  return OkStatus();
+}
+
+}  // namespace
+
+void PutSeries(protozero::pbf_writer& w, const Series& series) {
+  using namespace field::series;
+  PutUint(w, kSignal, series.signal);
+  if (series.layer) w.add_uint32(kLayer, *series.layer);
+  if (IsRange(series.heads)) {
+    PutUint(w, kFirstHead, series.heads.front());
+    PutUint(w, kHeadCount, series.heads.size());
+  } else {
+    PutUints(w, kHeads, series.heads);
+  }
+  if (!AllSet(series.present)) PutText(w, kPresence, PackBits(series.present));
+  const auto values = Gather(series.values, series, series.values_per_head);
+  if (!values.empty()) w.add_packed_float(kValues, values.begin(), values.end());
+  const auto weights = series.weights.size() == 1 ? series.weights : Gather(series.weights, series, 1);
+  if (!weights.empty()) w.add_packed_float(kWeights, weights.begin(), weights.end());
+  const auto moments = Gather(series.moments, series, kMomentsPerHead);
+  if (!moments.empty()) w.add_packed_float(kMoments, moments.begin(), moments.end());
+  if (series.values_per_head > 1) w.add_uint32(kValuesPerHead, series.values_per_head);
+  const auto hashes = Gather(series.direction_hash, series, 1);
+  if (!hashes.empty()) w.add_packed_fixed64(kDirectionHash, hashes.begin(), hashes.end());
+  PutUint(w, kFlags, series.flags);
+  PutUints(w, kStepOffsets, series.step_offsets);
+  if (!series.rotated.empty()) PutText(w, kRotated, PackBits(series.rotated));
+}
+
+Result<Series> ReadSeries(protozero::pbf_reader reader) {
+  Series series;
+  std::string presence, rotated;
+  FS_ASSIGN_OR_RETURN(const RawHeads raw, ReadFields(reader, &series, &presence, &rotated));
+  if (raw.count > kMaxHeads) return SizeError(series, "head_count", raw.count, kMaxHeads);
+  if (series.heads.size() > kMaxHeads) return SizeError(series, "heads", series.heads.size(), kMaxHeads);
+  if (series.values_per_head > kMaxValuesPerHead) {
+    return SizeError(series, "values_per_head", series.values_per_head, kMaxValuesPerHead);
+  }
+  if (series.heads.empty()) {
+    for (uint32_t i = 0; i < raw.count; ++i) series.heads.push_back(raw.first + i);
+  }
+  FS_RETURN_IF_ERROR(ReadBits(series, "presence", presence, &series.present));
+  FS_RETURN_IF_ERROR(ReadBits(series, "rotated", rotated, &series.rotated));
+
+  size_t present = series.count();
+  if (!series.present.empty()) {
+    present = static_cast<size_t>(std::count(series.present.begin(), series.present.end(), 1));
+  }
+  const size_t values = present * series.values_per_head;
+  if (series.values.size() != values) return SizeError(series, "values", series.values.size(), values);
+  if (series.weights.size() > 1 && series.weights.size() != present) {
+    return SizeError(series, "weights", series.weights.size(), present);
+  }
+  if (!series.moments.empty() && series.moments.size() != kMomentsPerHead * present) {
+    return SizeError(series, "moments", series.moments.size(), kMomentsPerHead * present);
+  }
+  if (!series.direction_hash.empty() && series.direction_hash.size() != present) {
+    return SizeError(series, "direction_hash", series.direction_hash.size(), present);
+  }
+  if (!series.step_offsets.empty() && series.step_offsets.size() != series.values_per_head) {
+    return SizeError(series, "step_offsets", series.step_offsets.size(), series.values_per_head);
+  }
+  series.values = Scatter(std::move(series.values), series, series.values_per_head);
+  // A single weight stands for all heads; it stays single unless one head of several is present.
+  if (series.weights.size() > 1) series.weights = Scatter(std::move(series.weights), series, 1);
+  if (!series.moments.empty()) series.moments = Scatter(std::move(series.moments), series, kMomentsPerHead);
+  if (!series.direction_hash.empty())
+    series.direction_hash = Scatter(std::move(series.direction_hash), series, 1);
+  return series;
+}
+
+}  // namespace foreshock::wire

@@ -1,0 +1,185 @@
+#include "foreshock/wire/codec.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <limits>
+#include <random>
+
+#include "foreshock/base/catalogue.h"
+
+namespace foreshock::wire {
+namespace {
+
+Series PerHead(uint16_t signal, uint32_t layer, uint32_t heads, float value) {
+  Series s;
+  s.signal = signal;
+  s.layer = layer;
+  for (uint32_t h = 0; h < heads; ++h) {
+    s.heads.push_back(h);
+    s.values.push_back(value + static_cast<float>(h));
+  }
+  return s;
+}
+
+TEST(Codec, FrameSurvivesBitForBit) {
+  Frame frame;
+  frame.seq = 1;
+  frame.step = -5;
+  frame.skipped = true;
+  Series s = PerHead(kLogitMax, 7, 5, 0);
+  s.values = {0.1f, -0.0f, std::bit_cast<float>(0x7fc12345u), std::numeric_limits<float>::denorm_min(),
+              3e38f};
+  s.weights = {1, 2, 3, 4, 5};
+  frame.series = {s};
+  const auto back = DecodeFrame(Encode(frame));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->step, -5);
+  EXPECT_TRUE(back->skipped);
+  ASSERT_EQ(back->series.size(), 1u);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(std::bit_cast<uint32_t>(back->series[0].values[i]), std::bit_cast<uint32_t>(s.values[i]));
+  }
+  EXPECT_EQ(back->series[0].weights, s.weights);
+}
+
+TEST(Codec, MissingIsNeitherZeroNorNan) {
+  Frame frame;
+  Series s = PerHead(kQkSigma1, 0, 3, 1);
+  s.present = {0, 1, 0};
+  s.weights = {9, 8, 7};
+  frame.series = {s};
+  const auto back = DecodeFrame(Encode(frame));
+  ASSERT_TRUE(back.ok());
+  const Series& r = back->series[0];
+  EXPECT_FALSE(r.has(0));
+  EXPECT_TRUE(r.has(1));
+  EXPECT_EQ(r.values[1], 2.f);
+  EXPECT_EQ(*r.weight(1), 8.f);
+}
+
+TEST(Codec, AllHeadsMissing) {
+  Frame frame;
+  Series s = PerHead(kQkSigma1, 0, 3, 1);
+  s.present = {0, 0, 0};
+  frame.series = {s};
+  const auto back = DecodeFrame(Encode(frame));
+  ASSERT_TRUE(back.ok()) << back.status().ToString();
+  EXPECT_EQ(back->series[0].count(), 3u);
+  EXPECT_FALSE(back->series[0].has(2));
+}
+
+TEST(Codec, SizesThatDoNotFitNameTheField) {
+  // signal 40, layer 0, first_head 0, head_count 3, but two values.
+  std::string series("\x08\x28\x10\x00\x20\x03\x3a\x08", 8);
+  series += std::string(8, '\0');
+  std::string frame("\x4a", 1);
+  frame += static_cast<char>(series.size());
+  frame += series;
+  const auto result = DecodeFrame(frame);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), Code::kInvalidArgument);
+  EXPECT_NE(result.status().message().find("values: 2 entries, expected 3"), std::string::npos)
+      << result.status().message();
+}
+
+TEST(Codec, HugeHeadCountIsRefusedNotAllocated) {
+  const std::string series("\x08\x28\x20\xff\xff\xff\xff\x0f", 8);
+  std::string frame("\x4a", 1);
+  frame += static_cast<char>(series.size());
+  frame += series;
+  const auto result = DecodeFrame(frame);
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.status().message().find("head_count"), std::string::npos);
+}
+
+TEST(Codec, LongRunNameIsRefused) {
+  Hello hello;
+  hello.run = std::string(300, 'x');
+  const auto result = DecodeHello(Encode(hello));
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().message(), "run: 300 bytes, at most 200");
+}
+
+TEST(Codec, UnknownFieldsAreSkipped) {
+  std::string bytes = Encode(Goodbye{1, 2, 3, 0, GoodbyeStatus::kFailed, "x"});
+  bytes += std::string("\xf8\x07\x01", 3);  // field 127, varint 1
+  const auto back = DecodeGoodbye(bytes);
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->status, GoodbyeStatus::kFailed);
+}
+
+TEST(Codec, WithDroppedBeforeReplaces) {
+  Frame frame;
+  frame.seq = 4;
+  frame.dropped_before = 1;
+  const auto back = DecodeFrame(WithDroppedBefore(Encode(frame), 9));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->dropped_before, 9u);
+  const auto head = PeekHead(WithDroppedBefore(Encode(frame), 9));
+  ASSERT_TRUE(head.ok());
+  EXPECT_EQ(head->seq, 4u);
+  EXPECT_EQ(head->dropped_before, 9u);
+}
+
+// CASES T5: a step of 128 layers x 128 heads is split below the receiver's limit and loses nothing.
+TEST(Codec, LargeStepIsSplitBelowTheLimit) {
+  Frame frame;
+  frame.seq = 10;
+  frame.dropped_before = 3;
+  for (uint16_t signal : {kWqSigma1, kWkSigma1, kQkSigma1, kLogitMax, kTiedRowFraction}) {
+    for (uint32_t layer = 0; layer < 128; ++layer) frame.series.push_back(PerHead(signal, layer, 128, 1));
+  }
+  const size_t total = frame.series.size();
+  const auto parts = SplitFrame(frame, 64 << 10);
+  ASSERT_GT(parts.size(), 1u);
+  size_t series = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    EXPECT_LE(Encode(parts[i]).size(), size_t{64} << 10);
+    EXPECT_EQ(parts[i].seq, 10 + i);
+    EXPECT_EQ(parts[i].part, i);
+    EXPECT_EQ(parts[i].parts, parts.size());
+    EXPECT_EQ(parts[i].dropped_before, i == 0 ? 3u : 0u);
+    series += parts[i].series.size();
+  }
+  EXPECT_EQ(series, total);
+}
+
+TEST(Codec, SmallFrameStaysWhole) {
+  Frame frame;
+  frame.series = {PerHead(kWqSigma1, 0, 4, 1)};
+  const auto parts = SplitFrame(frame, 64 << 10);
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].parts, 1u);
+}
+
+// Random damage never crashes a decoder, and what it returns is consistent enough to be encoded again.
+TEST(Codec, RandomDamage) {
+  const unsigned seed = 20261129;
+  std::mt19937 random(seed);
+  Frame frame;
+  frame.series = {PerHead(kWqSigma1, 0, 16, 1), PerHead(kLogitMax, 1, 16, 2)};
+  frame.series[0].present.assign(16, 1);
+  frame.series[0].present[3] = 0;
+  const std::string good = Encode(frame);
+  size_t refused = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string bytes = good;
+    for (int flips = 0; flips < 1 + round % 4; ++flips)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    if (round % 3 == 0) bytes.resize(random() % bytes.size());
+    const auto result = DecodeFrame(bytes);
+    if (result.ok()) {
+      Encode(*result);
+    } else {
+      ++refused;
+    }
+    DecodeHello(bytes).IgnoreError();
+    DecodeReply(bytes).IgnoreError();
+    PeekHead(bytes).IgnoreError();
+  }
+  EXPECT_GT(refused, 1000u) << "seed " << seed;
+}
+
+}  // namespace
+}  // namespace foreshock::wire
