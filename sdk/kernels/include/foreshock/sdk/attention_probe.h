@@ -71,8 +71,9 @@ struct AttentionProblem {
 };
 
 // Sums over the rows of one query head. Divide by rows for what users see. rows == 0: everything is missing.
-// A row with a NaN among its valid scores makes every field but `rows` and `rows_visited` NaN. A row whose
-// largest score is +inf keeps logit_max, logit_min and lse as they are and makes the rest NaN.
+// A row with a NaN among its valid scores makes every field but `rows` and `rows_visited` NaN. A row whose largest
+// score is infinite has no probabilities: entropy, saturation and sink weights become NaN; extremes, log-sum-exp
+// and the gap counts stay what they are.
 struct AttentionHeadStats {
   double rows = 0;                     // rows with at least 2 valid keys: the denominator
   double rows_visited = 0;             // all sampled rows
