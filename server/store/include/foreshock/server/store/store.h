@@ -1,0 +1,167 @@
+// Store: the history of all runs, durable in one folder. The only user of RocksDB, which stays behind this
+// header. Byte format: docs/formats/store.md.
+//
+// Threads: every method may be called from any thread. Writers of one source must not race with each other.
+// Durability: what a write method reported as ok survives a power cut. Order: the records of a source become
+// durable in the order of their sequence numbers, never with a hole.
+//
+// Failures of writes: kResourceExhausted when the disk is full, kIo for other troubles of the disk. Nothing
+// of the failed call is in the store then, and the caller may try the same call again: every write first
+// tries to bring an ailing store back (frees, reopens its log), so that writing resumes by itself when the
+// trouble is over. health() says meanwhile what is wrong.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "foreshock/base/result.h"
+#include "foreshock/server/store/observer.h"
+#include "foreshock/server/store/types.h"
+
+namespace rocksdb {
+class Env;
+}
+
+namespace foreshock::store {
+
+inline constexpr int64_t kFirstStep = std::numeric_limits<int64_t>::min();
+inline constexpr int64_t kLastStep = std::numeric_limits<int64_t>::max();
+
+struct StoreOptions {
+  std::string folder;                      // created when missing
+  uint64_t write_buffer_bytes = 64 << 20;  // more: fewer, larger files; the log on disk stays below ~4x
+  uint64_t block_cache_bytes = 64 << 20;   // more: faster repeated reads
+  rocksdb::Env* env = nullptr;             // tests: another file system; not owned
+};
+
+// Frames of one attempt, by rising step. An empty attempt means the newest one.
+struct FrameQuery {
+  std::string run;
+  std::string attempt;
+  uint32_t rank = kMerged;
+  int64_t from_step = kFirstStep;
+  int64_t to_step = kLastStep;  // inclusive
+  bool backward = false;        // newest step first
+  size_t limit = std::numeric_limits<size_t>::max();
+  // Where a restarted process sent a step again: false gives the newest incarnation's frame only.
+  bool every_incarnation = false;
+};
+
+// One signal over steps. Steps without the signal are left out.
+struct SeriesQuery {
+  std::string run;
+  std::string attempt;  // empty: the newest
+  uint16_t signal = 0;
+  std::optional<uint32_t> layer;  // absent: scalars, or every layer
+  std::vector<uint32_t> heads;    // empty: all; heads that are not there are left out
+  int64_t from_step = kFirstStep;
+  int64_t to_step = kLastStep;  // inclusive
+  uint32_t rank = kMerged;
+  size_t max_points = 0;  // steps; 0: all. Else every k-th step (k the least that fits) and always the last
+};
+
+struct StepQuery {
+  std::string run;
+  std::string attempt;  // empty: the newest
+  int64_t step = kLastStep;
+  uint32_t rank = kMerged;
+  std::vector<uint16_t> signals;  // empty: all
+  bool exact = false;             // this step, not an earlier one
+};
+
+// One entry of the key-value space.
+struct MetaEntry {
+  std::string kind;  // 1..64 characters, whose it is: "alert", "action"
+  std::string run;   // empty: of no run; else deleted with the run
+  std::string key;
+  std::string value;
+};
+
+class Store {
+ public:
+  // kFailedPrecondition when another process has the folder, or it was written by a newer format; kIo,
+  // kPermissionDenied, kResourceExhausted as the disk says; kDataLoss when files are damaged.
+  static Result<std::unique_ptr<Store>> Open(const StoreOptions& options);
+  virtual ~Store() = default;  // no observer is called afterwards
+
+  // --- writing
+
+  // Registers run, attempt and source, durably; a source that is known comes back with its durable_seq and
+  // keeps the newest Hello. hello.attempt must not be empty. The Hello must have been validated.
+  virtual Result<SourceInfo> OpenSource(const wire::Hello& hello, int64_t now_unix_ns) = 0;
+  // Appends records in order, all or none, by one synced write. One outcome a record. Observers run before
+  // this returns.
+  virtual Result<std::vector<AppendOutcome>> AppendRecords(std::span<const Append> records) = 0;
+  // Stores the merged frame of a step, replacing an earlier one; tells the observers. In a world of one rank
+  // only tells the observers. Clears the step's mark (UnmergedSteps). kNotFound when the run is gone.
+  virtual Status PutMerged(const SourceId& attempt, std::shared_ptr<const wire::Frame> frame,
+                           bool amended) = 0;
+  // Everything of a run: frames, events, its key-value entries. kNotFound when there is none.
+  virtual Status DeleteRun(const std::string& run) = 0;
+
+  // --- the registry (from memory)
+
+  virtual std::vector<RunInfo> ListRuns() const = 0;                 // newest first
+  virtual Result<RunInfo> GetRun(const std::string& run) const = 0;  // kNotFound
+  virtual Result<AttemptInfo> GetAttempt(const std::string& run, const std::string& attempt) const = 0;
+  virtual Result<SourceInfo> GetSource(const SourceId& id) const = 0;
+  // Steps of an attempt whose frames changed since PutMerged: what a merger has to do after a restart. `id`'s
+  // rank and incarnation are 0.
+  struct Unmerged {
+    SourceId attempt;
+    int64_t step = 0;
+  };
+  virtual Result<std::vector<Unmerged>> UnmergedSteps() const = 0;
+
+  // --- reading. kNotFound: no such run or attempt. `each` returns false to stop early, which is ok.
+
+  virtual Status ReadFrames(const FrameQuery& query, const std::function<bool(StoredFrame)>& each) const = 0;
+  virtual Status ReadSeries(const SeriesQuery& query, const std::function<bool(SeriesPoint)>& each) const = 0;
+  // The frame at a step or the last one before it that has one of the signals; only these series are in it.
+  // kNotFound when there is none.
+  virtual Result<StoredFrame> ReadStep(const StepQuery& query) const = 0;
+  // Events of all ranks by rising step; empty attempt: the newest.
+  virtual Result<std::vector<StoredEvent>> ReadEvents(const std::string& run, const std::string& attempt,
+                                                      int64_t from_step = kFirstStep,
+                                                      int64_t to_step = kLastStep) const = 0;
+  virtual Result<std::vector<QuarantinedRecord>> ReadQuarantine(const std::string& run,
+                                                                size_t limit) const = 0;
+
+  // --- the key-value space, for parts that keep small things of their own
+
+  // Writes all or none, durably.
+  virtual Status PutMeta(std::span<const MetaEntry> entries) = 0;
+  virtual Status DeleteMeta(std::string_view kind, std::string_view run, std::string_view key) = 0;
+  virtual Result<std::string> GetMeta(std::string_view kind, std::string_view run,
+                                      std::string_view key) const = 0;
+  // Entries of a kind and run, by key, that begin with key_prefix.
+  virtual Result<std::vector<MetaEntry>> ScanMeta(std::string_view kind, std::string_view run,
+                                                  std::string_view key_prefix = {}) const = 0;
+  // Entries of a kind over all runs, by run and key.
+  virtual Result<std::vector<MetaEntry>> ScanMetaOfAllRuns(std::string_view kind) const = 0;
+
+  // --- watching
+
+  // The observer (not owned) is called until the Subscription dies; its death waits for a running call.
+  virtual std::unique_ptr<Subscription> Subscribe(Observer* observer) = 0;
+
+  // Ok, or why writes fail at present.
+  virtual Status health() const = 0;
+
+  struct Stats {
+    uint64_t wal_bytes = 0;   // of the write-ahead logs on disk
+    uint64_t disk_bytes = 0;  // of all files
+    uint64_t synced_writes = 0;
+    uint64_t records = 0;  // appended since Open
+  };
+  virtual Stats stats() const = 0;
+};
+
+}  // namespace foreshock::store

@@ -1,0 +1,122 @@
+// What the store keeps and gives back, as plain data.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "foreshock/wire/record.h"
+#include "foreshock/wire/types.h"
+
+namespace foreshock::store {
+
+// Whose frames: those of one rank, or those merged over all ranks of the attempt. With a world of one rank
+// the merged frames are that rank's, kept once.
+inline constexpr uint32_t kMerged = 0xFFFFFFFF;
+
+// One process that sends: (run, attempt, rank, incarnation), as a small number. Ordered by age within a
+// rank. Stays valid over restarts, until the run is deleted; treat it as opaque.
+struct SourceId {
+  uint32_t run = 0;      // 1, 2, ... in the order of creation; never used again
+  uint32_t attempt = 0;  // 1, 2, ... within the run
+  uint32_t rank = 0;
+  uint32_t incarnation = 0;  // 1, 2, ... within the attempt (not the random number of the Hello)
+  auto operator<=>(const SourceId&) const = default;
+};
+
+struct SourceInfo {
+  SourceId id;
+  wire::Hello hello;         // as stored, attempt filled in; the newest one of this incarnation
+  uint64_t durable_seq = 0;  // every record up to here survives a power cut
+  uint64_t frames = 0;       // parts of split frames count one each
+  uint64_t events = 0;
+  uint64_t duplicates = 0;  // records that came again and were left out
+  uint64_t dropped = 0;     // lost before they came, as the sender declared
+  uint64_t gaps = 0;        // sequence numbers that are missing and were not declared
+  uint64_t quarantined = 0;
+  std::optional<int64_t> first_step, last_step;  // of frames in good standing
+  int64_t clock_skew_ns = 0;                     // sender's clock minus the server's
+  int64_t first_unix_ns = 0, last_unix_ns = 0;   // of records, by the server's clock
+  std::optional<wire::Goodbye> goodbye;
+};
+
+enum class RunState : uint8_t { kRunning = 1, kFinished = 2, kFailed = 3, kStopped = 4, kSilent = 5 };
+
+struct AttemptInfo {
+  std::string run;
+  std::string attempt;
+  uint32_t number = 0;  // 1 for the oldest
+  wire::AttemptSource source = wire::AttemptSource::kUnspecified;
+  uint32_t world_size = 1;  // the largest that a Hello named
+  int64_t first_unix_ns = 0, last_unix_ns = 0;
+  std::optional<int64_t> first_step, last_step;
+  std::vector<SourceInfo> sources;  // by rank, then age
+
+  // The newest source of the lowest rank, whose Hello speaks for the attempt; nullptr without sources.
+  const SourceInfo* lead() const;
+};
+
+// What an attempt is doing. The newest incarnation of every rank counts: failed when one said so, else
+// stopped likewise, finished when all ranks of the world did; else silent when the last record came more than
+// `silent_after_ns` before `now_unix_ns`, else running.
+RunState StateOf(const AttemptInfo& attempt, int64_t now_unix_ns, int64_t silent_after_ns);
+
+struct RunInfo {
+  std::string run;
+  int64_t first_unix_ns = 0, last_unix_ns = 0;
+  std::vector<AttemptInfo> attempts;  // oldest first, never empty
+  const AttemptInfo& newest() const { return attempts.back(); }
+};
+
+// A record on its way into the store.
+struct Append {
+  SourceId source;
+  wire::RecordType type = wire::RecordType::kFrame;  // kFrame, kEvent or kGoodbye
+  std::string payload;                               // as it came: this is what is kept
+  // Decoded, one of them by type. Shared with the observers.
+  std::shared_ptr<const wire::Frame> frame;
+  std::shared_ptr<const wire::Event> event;
+  std::shared_ptr<const wire::Goodbye> goodbye;
+  // Why it is put aside; empty: in good standing. The payload is kept, acknowledged and counted, and not seen
+  // by readers of frames and events.
+  std::string quarantine;
+  int64_t received_unix_ns = 0;
+  std::optional<int64_t> clock_skew_ns;
+};
+
+enum class AppendOutcome : uint8_t {
+  kStored,
+  kDuplicate,    // its sequence number was durable already
+  kQuarantined,  // kept apart
+  kNoSource,     // the run was deleted meanwhile
+};
+
+struct StoredFrame {
+  uint32_t rank = 0;         // or kMerged
+  uint32_t incarnation = 0;  // SourceId::incarnation; of merged frames 0, except in a world of one rank
+  wire::Frame frame;         // whole: parts are put together
+};
+
+struct StoredEvent {
+  uint32_t rank = 0;
+  uint32_t incarnation = 0;
+  wire::Event event;
+};
+
+struct QuarantinedRecord {
+  SourceId source;
+  wire::RecordType type = wire::RecordType::kFrame;
+  uint64_t seq = 0;
+  std::string reason;
+  std::string payload;
+};
+
+struct SeriesPoint {
+  int64_t step = 0;
+  wire::Series series;  // as stored: numerators, weights, presence
+};
+
+}  // namespace foreshock::store
