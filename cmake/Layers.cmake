@@ -50,7 +50,8 @@ set(FORESHOCK_LAYERS
   "server/alert_core -> server/detect"
 
   # what a user would link, and nothing else
-  "tests/trainer -> sdk/capi"
+  "tests/trainer/* -> sdk/capi tests/trainer/* !base/* !proto/* !agent/* !server/* !cli/*"
+  "tests/trainer/* -> !sdk/kernels !sdk/probe !sdk/guard !sdk/sampler !sdk/exporter !sdk/grpc"
   "tests/* -> base/* proto/* sdk/* agent/* server/* cli/*"
   "bench/* -> base/* proto/* sdk/* agent/* server/* cli/*"
 )
