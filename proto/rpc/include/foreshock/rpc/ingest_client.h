@@ -15,10 +15,10 @@
 namespace foreshock::rpc {
 
 struct ChannelOptions {
-  std::string address;             // host:port
-  std::string token;               // bearer token; empty: none
-  std::string ca_file;             // TLS roots; empty with tls: the system's
-  std::string cert_file, key_file; // mTLS; empty: none
+  std::string address;              // host:port
+  std::string token;                // bearer token; empty: none
+  std::string ca_file;              // TLS roots; empty with tls: the system's
+  std::string cert_file, key_file;  // mTLS; empty: none
   bool tls = false;
   size_t max_message_bytes = 16u << 20;
 };
@@ -31,8 +31,8 @@ class Channel {
   virtual const ChannelOptions& options() const = 0;
 };
 
-// One Ingest.Stream call. Write and Read may be called from two threads, each from one at a time. After a failure
-// every call fails; make a new stream.
+// One Ingest.Stream call. Write and Read may be called from two threads, each from one at a time. After a
+// failure every call fails; make a new stream.
 class IngestStream {
  public:
   virtual ~IngestStream() = default;

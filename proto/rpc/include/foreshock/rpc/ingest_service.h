@@ -32,7 +32,9 @@ class IngestHandler {
   virtual ~IngestHandler() = default;
   // A record as it came. Return soon: the next record of this stream waits, which is the flow control.
   virtual void OnRecord(wire::Record record) = 0;
-  // No more records: the sender is done, or gone. Called once, last.
+  // No more records: the sender is done, or gone. Called once, last. The stream stays open for replies until
+  // the handler closes the sink or the sender hangs up, so a handler closes it once nothing more is to be
+  // said.
   virtual void OnEnd() = 0;
 };
 

@@ -1,5 +1,5 @@
-// A gRPC server with Foreshock's services. Query and Control are generated interfaces (proto/messages, rpc/services.h);
-// Ingest is the raw one of ingest_service.h.
+// A gRPC server with Foreshock's services. Query and Control are generated interfaces (proto/messages,
+// rpc/services.h); Ingest is the raw one of ingest_service.h.
 #pragma once
 
 #include <memory>

@@ -1,0 +1,154 @@
+#include "foreshock/rpc/ingest_client.h"
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+#include "bytes.h"
+#include "foreshock/rpc/grpc_channel.h"
+#include "foreshock/rpc/status.h"
+
+namespace foreshock::rpc {
+namespace {
+
+constexpr char kMethod[] = "/foreshock.v1.Ingest/Stream";
+constexpr size_t kMaxReplies = 4096;
+
+// The reactor of one call. Callbacks come on gRPC's threads; callers block on the condition variable. A hold
+// keeps OnDone away while operations may still be started from outside.
+class StreamImpl final : public IngestStream,
+                         private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  explicit StreamImpl(const std::shared_ptr<Channel>& channel)
+      : channel_(channel), stub_(GrpcChannel(*channel)) {
+    if (!channel->options().token.empty()) {
+      context_.AddMetadata("authorization", "Bearer " + channel->options().token);
+    }
+    stub_.PrepareBidiStreamingCall(&context_, kMethod, grpc::StubOptions(), this);
+    AddHold();
+    StartRead(&incoming_);
+    StartCall();
+  }
+
+  ~StreamImpl() override {
+    Cancel();
+    std::unique_lock lock(mutex_);
+    ReleaseHold();
+    changed_.wait(lock, [&] { return done_; });
+  }
+
+  Status Write(wire::RecordType type, std::string_view payload) override {
+    std::unique_lock lock(mutex_);
+    if (closing_) return EndStatus(lock);
+    outgoing_ = ToByteBuffer(wire::ToIngestRequest(type, payload));
+    writing_ = true;
+    StartWrite(&outgoing_);
+    changed_.wait(lock, [&] { return !writing_; });
+    return write_ok_ ? OkStatus() : EndStatus(lock);
+  }
+
+  Status WritesDone() override {
+    std::unique_lock lock(mutex_);
+    if (closing_) return EndStatus(lock);
+    writing_ = true;
+    StartWritesDone();
+    changed_.wait(lock, [&] { return !writing_; });
+    return write_ok_ ? OkStatus() : EndStatus(lock);
+  }
+
+  Result<std::optional<wire::Reply>> Read() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !replies_.empty() || done_ || closing_; });
+    if (!replies_.empty()) {
+      auto reply = std::move(replies_.front());
+      replies_.pop_front();
+      if (read_paused_) {
+        read_paused_ = false;
+        StartRead(&incoming_);
+      }
+      if (!reply.ok()) return reply.status();
+      return std::optional<wire::Reply>(std::move(reply).value());
+    }
+    const Status status = EndStatus(lock);
+    if (status.ok()) return std::optional<wire::Reply>();
+    return status;
+  }
+
+  void Cancel() override { context_.TryCancel(); }
+
+ private:
+  void OnReadDone(bool ok) override {
+    std::lock_guard lock(mutex_);
+    if (!ok) {
+      closing_ = true;
+      ReleaseHold();
+    } else {
+      replies_.push_back(wire::DecodeReply(ToString(incoming_)));
+      if (replies_.size() < kMaxReplies) {
+        StartRead(&incoming_);
+      } else {
+        read_paused_ = true;  // Read() goes on
+      }
+    }
+    changed_.notify_all();
+  }
+
+  void OnWriteDone(bool ok) override { FinishWrite(ok); }
+  void OnWritesDoneDone(bool ok) override { FinishWrite(ok); }
+
+  void FinishWrite(bool ok) {
+    std::lock_guard lock(mutex_);
+    writing_ = false;
+    write_ok_ = ok;
+    changed_.notify_all();
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    std::lock_guard lock(mutex_);
+    status_ = FromGrpc(status);
+    closing_ = true;
+    done_ = true;
+    changed_.notify_all();
+  }
+
+  // Waits for the call's end, which a failed operation announces, and tells how it ended.
+  Status EndStatus(std::unique_lock<std::mutex>& lock) {
+    closing_ = true;
+    ReleaseHold();
+    changed_.wait(lock, [&] { return done_; });
+    return status_;
+  }
+
+  void ReleaseHold() {
+    if (held_) RemoveHold();
+    held_ = false;
+  }
+
+  std::shared_ptr<Channel> channel_;
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // All below are guarded by mutex_.
+  grpc::ByteBuffer incoming_, outgoing_;
+  std::deque<Result<wire::Reply>> replies_;
+  bool held_ = true, closing_ = false, done_ = false, writing_ = false, write_ok_ = false,
+       read_paused_ = false;
+  Status status_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<IngestStream>> OpenIngestStream(const std::shared_ptr<Channel>& channel,
+                                                       std::chrono::milliseconds connect_timeout) {
+  if (!GrpcChannel(*channel)->WaitForConnected(std::chrono::system_clock::now() + connect_timeout)) {
+    return Status(Code::kUnavailable, "no connection to " + channel->options().address + " within " +
+                                          std::to_string(connect_timeout.count()) + " ms");
+  }
+  return std::unique_ptr<IngestStream>(std::make_unique<StreamImpl>(channel));
+}
+
+}  // namespace foreshock::rpc
