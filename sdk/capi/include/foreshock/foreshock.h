@@ -2,17 +2,17 @@
  *
  * RULES, stated once for every call
  *  - Nothing here throws, aborts, exits, blocks on I/O or takes a lock that I/O can hold. Once the second
- * sampled step is over, the calls of a step allocate nothing and make no blocking system call.
- *  - A handle may be NULL: then, as with a handle that is not attached (no address), every call returns FS_OK
- * or 0 at once. A trainer needs no `if` around its calls.
+ *    sampled step is over, a step's calls allocate nothing and make no blocking system call.
+ *  - A handle may be NULL: then, as with a handle that is not attached (no address), every call returns
+ *    FS_OK or 0 at once. A trainer needs no `if` around its calls.
  *  - One call at a time per handle. Threads may take turns (autograd runs backward on another one).
- * fs_get_stats may be called from any thread at any time.
- *  - Structs that begin with `size` are set up by their fs_..._init function, which writes the size and every
- *    default. Fields are only ever added at the end: an older program goes on working.
- *  - Pointers in arguments are read during the call only, except the weights of fs_layer, which are read at
- * step begin and step end until fs_close or fs_layer_set_weights.
- *  - A call that fails changes nothing, and fs_last_error(handle) names field, value and limit. Training goes
- * on whatever a call returns: ignoring every status is safe.
+ *    fs_get_stats may be called from any thread at any time.
+ *  - Structs that begin with `size` are set up by their fs_..._init function, which writes the size and
+ *    every default. Fields are only ever added at the end: an older program goes on working.
+ *  - Pointers in arguments are read during the call only, except the weights of fs_layer, which are read
+ *    at step begin and step end until fs_close or fs_layer_set_weights.
+ *  - A call that fails changes nothing, and fs_last_error(handle) names field, value and limit. Training
+ *    goes on whatever a call returns: ignoring every status is safe.
  *  - NaN and infinity are values, never errors. What was not given is missing, never 0.
  *  - A forked child is inert: its calls return at once, and it sends nothing.
  *  - CPU tensors only in this build. Layers on other devices are declared with fs_unmonitored.
@@ -22,51 +22,68 @@
  *   fs_options options;
  *   fs_options_init(&options);
  *   options.run = "gpt-small-7";
- *   options.address = "unix:/run/foreshock/agent.sock";     // or file:run.jsonl, or leave FORESHOCK_ADDR to
- * say fs_run* fs; fs_open(&options, &fs);
+ *   options.address = "unix:/run/foreshock/agent.sock";  // or file:run.jsonl; NULL: FORESHOCK_ADDR says
+ *   fs_run* fs;
+ *   fs_open(&options, &fs);
  *
- *   for each layer l {                                       // before the first step
+ *   for each layer l {                             // before the first step
  *     fs_weights wq, wk;
  *     fs_weights_init(&wq);
- *     wq.data = W_q[l]; wq.dtype = FS_FP32;                  // torch's Linear [heads * head_dim, model_dim]
- *     wq.row_stride = 1; wq.col_stride = model_dim; wq.head_stride = head_dim * model_dim;
- *     wq.weight_decay = 0.1;                                 // decoupled (AdamW); 0 when there is none
- *     wk = wq; wk.data = W_k[l];
+ *     wq.data = W_q[l];                            // torch's Linear: [heads * head_dim, model_dim]
+ *     wq.dtype = FS_FP32;
+ *     wq.row_stride = 1;
+ *     wq.col_stride = model_dim;
+ *     wq.head_stride = head_dim * model_dim;
+ *     wq.weight_decay = 0.1;                       // decoupled (AdamW); 0 when there is none
+ *     wk = wq;
+ *     wk.data = W_k[l];
  *     fs_layer layer;
  *     fs_layer_init(&layer);
- *     layer.layer = l; layer.model_dim = model_dim;
- *     layer.query_heads = layer.kv_heads = heads; layer.head_dim = head_dim;
- *     layer.scale = 1 / sqrt(head_dim);
- *     layer.wq = &wq; layer.wk = &wk;
+ *     layer.layer = l;
+ *     layer.model_dim = model_dim;
+ *     layer.query_heads = layer.kv_heads = heads;
+ *     layer.head_dim = head_dim;
+ *     layer.wq = &wq;
+ *     layer.wk = &wk;
  *     fs_add_layer(fs, &layer);
  *   }
  *
  *   for each optimizer step t {
- *     fs_step_begin(fs, t);                                  // weights are W_t: spectra are read here
+ *     fs_step_begin(fs, t);                        // the weights are W_t: spectra are read here
  *     for each micro-batch {
  *       for each layer l, forward {
- *         if (fs_guard_active(fs, l)) normalise q and k;     // only where the guard was enabled
+ *         if (fs_guard_active(fs, l)) normalise q and k;   // only where the guard was enabled
  *         ... attention ...
- *         if (fs_wants_attention(fs, l)) {                   // optional: saves filling the struct in other
- * steps fs_attention a; fs_attention_init(&a); a.q = ..., a.k = ..., a.v = ..., a.o = ...;      // as the
- * scores used them, after RoPE fs_attention_forward(fs, l, &a);
+ *         if (fs_wants_attention(fs, l)) {         // optional: saves filling the struct in other steps
+ *           fs_attention a;
+ *           fs_attention_init(&a);
+ *           a.q = ...; a.k = ...; a.v = ...; a.o = ...;    // as the scores used them, after RoPE
+ *           fs_attention_forward(fs, l, &a);
  *         }
  *       }
  *       fs_loss(fs, mean_loss, tokens);
- *       for each layer l, backward: the same with a.d_o and a.dq set: fs_attention_backward(fs, l, &a);
+ *       for each layer l, backward {
+ *         if (fs_wants_attention_backward(fs, l)) {
+ *           ... the same, and a.d_o = ...; a.dq = ...;
+ *           fs_attention_backward(fs, l, &a);
+ *         }
+ *       }
  *     }
- *     fs_scalar(fs, FS_GRAD_NORM, norm);                     // global, unscaled, before clipping
+ *     fs_scalar(fs, FS_GRAD_NORM, norm);           // global, unscaled, before clipping
  *     fs_scalar(fs, FS_LEARNING_RATE, lr);
- *     optimizer step, or fs_step_skipped(fs) when loss scaling skips it
- *     fs_step_end(fs);                                       // weights are W_{t+1}: projections are read
- * here while (fs_action_poll(fs, &action) == FS_OK) { ... fs_action_report(fs, action.id, FS_ACTION_TAKEN,
- * ""); }
+ *     the optimizer's step, or fs_step_skipped(fs) when loss scaling skips it
+ *     fs_step_end(fs);                             // the weights are W_{t+1}: projections are read here
+ *     fs_action action;
+ *     while (fs_action_poll(fs, &action) == FS_OK) {
+ *       ... do it ...
+ *       fs_action_report(fs, action.id, FS_ACTION_TAKEN, NULL);
+ *     }
  *   }
  *   fs_close(fs, FS_FINISHED);
  *
- * Evaluation: call nothing, or pass grad_enabled = 0. Calls outside fs_step_begin .. fs_step_end are ignored,
- * and of a step's micro-batches only the first that is grad-enabled and not recomputed is sampled, layer by
- * layer.
+ * Evaluation: call nothing, or pass grad_enabled = 0. Attention outside fs_step_begin .. fs_step_end is
+ * ignored, and of a step's micro-batches only the first that is grad-enabled and not recomputed is sampled,
+ * layer by layer.
  */
 #ifndef FORESHOCK_FORESHOCK_H_
 #define FORESHOCK_FORESHOCK_H_
@@ -103,8 +120,7 @@ typedef enum fs_status {
 
 /* "ok", "unknown layer", ...; never NULL. */
 FS_API const char* fs_status_name(fs_status status);
-/* What the last failing call on this handle complained about; "" when none failed. Valid until the next call.
- */
+/* What the last failing call on this handle complained about; "" when none failed. */
 FS_API const char* fs_last_error(const fs_run* run);
 FS_API const char* fs_version(void);
 
@@ -112,8 +128,7 @@ typedef enum fs_log_level { FS_LOG_INFO = 0, FS_LOG_WARNING = 1, FS_LOG_ERROR = 
 /* Called from the background thread or from inside a call. Must not call back into this interface. */
 typedef void (*fs_log_fn)(void* context, fs_log_level level, const char* message);
 
-/* ---- opening and closing --------------------------------------------------------------------------------
- */
+/* ---- opening and closing ---------------------------------------------------------------------- */
 
 typedef struct fs_options {
   uint32_t size;
@@ -125,10 +140,9 @@ typedef struct fs_options {
   const char* model_name; /* shown to users */
   int32_t rank;           /* global rank; -1: RANK, SLURM_PROCID, else 0 */
   int32_t world_size;     /* -1: WORLD_SIZE, SLURM_NTASKS, else 1 */
-  int32_t
-      local_world_size; /* ranks on this node; -1: LOCAL_WORLD_SIZE, SLURM_NTASKS_PER_NODE, else world_size */
-  /* Data-parallel copies of the same weights: copy r of n measures the weights of the heads h with h % n ==
-   * r. */
+  /* Ranks on this node; -1: LOCAL_WORLD_SIZE, SLURM_NTASKS_PER_NODE, else world_size. */
+  int32_t local_world_size;
+  /* Data-parallel copies of the same weights: copy r of n measures the weights of heads h, h % n == r. */
   int32_t replica;  /* 0 */
   int32_t replicas; /* 1 */
 
@@ -138,12 +152,12 @@ typedef struct fs_options {
   uint32_t projections_every_steps; /* 1; 0: never. Single steps t -> t + 1 that count in update_* */
   uint32_t row_every;               /* 8: one attention row in 8, a different one each sample */
   uint32_t sequence_every;          /* 1: every sequence of the batch */
-  double budget; /* 0.004: own time allowed as a share of step time; intervals stretch by powers of 2 to stay
-                    below. 1 or more: never stretch (small models on a CPU: 0.05 or 1) */
+  /* 0.004: own time allowed as a share of step time; intervals stretch by powers of 2 to stay below it.
+   * 1 or more: never stretch (small models on a CPU: 0.05 or 1). */
+  double budget;
   uint64_t seed; /* 0: from the run's name, the same on all ranks */
 
-  /* Actions that the trainer is ready to take: "enable_qk_norm", "qk_clip", "checkpoint", "stop". Empty:
-   * none. */
+  /* Actions the trainer is ready to take: "enable_qk_norm", "qk_clip", "checkpoint", "stop". Default none. */
   const char* const* allowed_actions;
   uint32_t allowed_action_count;
 
@@ -158,9 +172,9 @@ typedef struct fs_options {
   const char* const* agent_arguments; /* further arguments, e.g. "--server", "host:port" */
   uint32_t agent_argument_count;
 
-  const char* grpc_library; /* grpc:// only: path of libforeshock_grpc.so; NULL: FORESHOCK_GRPC_LIBRARY, else
-                               by name */
-  const char* token;        /* grpc:// only: bearer token; NULL: FORESHOCK_TOKEN */
+  /* grpc:// only: path of libforeshock_grpc.so; NULL: FORESHOCK_GRPC_LIBRARY, else the loader finds it. */
+  const char* grpc_library;
+  const char* token; /* grpc:// only: bearer token; NULL: FORESHOCK_TOKEN */
 
   fs_log_fn log; /* NULL: warnings and errors go to stderr, one line each */
   void* log_context;
@@ -169,8 +183,8 @@ typedef struct fs_options {
 FS_API void fs_options_init(fs_options* options);
 
 /* Makes a handle. Opens nothing yet: the background thread, which does all I/O, starts at the first
- * fs_step_begin. options NULL: all defaults. On failure *run is NULL (and safe to use); the reason is logged.
- */
+ * fs_step_begin. options NULL: all defaults. On failure *run is NULL, which is safe to use, and the reason is
+ * logged. */
 FS_API fs_status fs_open(const fs_options* options, fs_run** run);
 /* 1 when the handle has an address and this process is not a forked child. */
 FS_API int fs_attached(const fs_run* run);
@@ -179,8 +193,7 @@ typedef enum fs_end { FS_FINISHED = 1, FS_FAILED = 2, FS_STOPPED = 3 } fs_end;
 /* Says goodbye, waits up to flush_timeout_ms for what is unsent, frees the handle. NULL is fine. */
 FS_API fs_status fs_close(fs_run* run, fs_end end);
 
-/* ---- layers ---------------------------------------------------------------------------------------------
- */
+/* ---- layers ----------------------------------------------------------------------------------- */
 
 typedef enum fs_dtype { FS_BF16 = 1, FS_FP16 = 2, FS_FP32 = 3, FS_FP64 = 4 } fs_dtype;
 
@@ -197,8 +210,8 @@ typedef struct fs_weights {
   int64_t col_stride;
   int64_t head_stride;
   const int64_t* head_offsets; /* copied */
-  double
-      weight_decay; /* lambda of decoupled decay, so that its pull is not taken for the gradient's; 0: none */
+  /* Lambda of decoupled decay, so that its pull is not taken for the gradient's; 0: none. */
+  double weight_decay;
 } fs_weights;
 FS_API void fs_weights_init(fs_weights* weights);
 
@@ -235,14 +248,14 @@ FS_API fs_status fs_weights_replaced(fs_run* run);
 /* Says that something is not measured, and why, e.g. ("layer 7", "linear attention"). At any time. */
 FS_API fs_status fs_unmonitored(fs_run* run, const char* name, const char* reason);
 
-/* ---- a step ---------------------------------------------------------------------------------------------
- */
+/* ---- a step ----------------------------------------------------------------------------------- */
 
 /* Step `step` (the trainer's own optimizer-step counter) begins; the weights are W_step. An open step is
  * ended first, as skipped. Steps may go back (a resumed run is a new attempt) and may have holes. */
 FS_API fs_status fs_step_begin(fs_run* run, int64_t step);
 
-typedef struct fs_tensor { /* [batch, seq, heads, dim] in any order of storage; strides in elements */
+/* [batch, seq, heads, dim] in any order of storage; strides in elements. */
+typedef struct fs_tensor {
   const void* data;
   fs_dtype dtype; /* bf16, fp16 or fp32 */
   int64_t batch, seq, heads, dim;
@@ -254,8 +267,8 @@ FS_API fs_tensor fs_tensor_bshd(const void* data, fs_dtype dtype, int64_t batch,
 FS_API fs_tensor fs_tensor_bhsd(const void* data, fs_dtype dtype, int64_t batch, int64_t seq, int64_t heads,
                                 int64_t dim);
 
-typedef struct fs_scores { /* over [batch, query head, query, key]; broadcast with stride 0; data NULL: none
-                            */
+/* Over [batch, query head, query, key]; broadcast with stride 0; data NULL: none. */
+typedef struct fs_scores {
   const void* data;
   fs_dtype dtype; /* not used by keep_mask, whose entries are bytes */
   int64_t batch_stride, head_stride, query_stride, key_stride;
@@ -293,8 +306,7 @@ FS_API fs_status fs_attention_forward(fs_run* run, uint32_t layer, const fs_atte
  * From the second sample on, a layer that calls this has all its rounding signals measured here, once. */
 FS_API fs_status fs_attention_backward(fs_run* run, uint32_t layer, const fs_attention* attention);
 
-/* Mean loss of a micro-batch and its tokens; call once a micro-batch, the step's loss is weighted by tokens.
- */
+/* Mean loss of a micro-batch and its tokens, once a micro-batch: the step's loss is weighted by tokens. */
 FS_API fs_status fs_loss(fs_run* run, double mean_loss, double tokens);
 
 typedef enum fs_scalar_id { FS_GRAD_NORM = 2, FS_LEARNING_RATE = 3, FS_LOSS_SCALE = 4 } fs_scalar_id;
@@ -305,8 +317,7 @@ FS_API fs_status fs_step_skipped(fs_run* run);
 /* The optimizer has run; the weights are W_{step+1}. Hands the frame to the background thread. */
 FS_API fs_status fs_step_end(fs_run* run);
 
-/* ---- events ---------------------------------------------------------------------------------------------
- */
+/* ---- events ----------------------------------------------------------------------------------- */
 
 typedef enum fs_event_kind {
   FS_EVENT_CHECKPOINT = 1, /* detail: path */
@@ -318,8 +329,7 @@ typedef enum fs_event_kind {
 /* detail may be NULL; what passes 1000 bytes is cut. */
 FS_API fs_status fs_event(fs_run* run, fs_event_kind kind, int64_t step, const char* detail);
 
-/* ---- actions --------------------------------------------------------------------------------------------
- */
+/* ---- actions ---------------------------------------------------------------------------------- */
 
 #define FS_MAX_ACTION_LAYERS 256
 
@@ -345,8 +355,7 @@ typedef enum fs_action_state { FS_ACTION_TAKEN = 3, FS_ACTION_REFUSED = 4 } fs_a
  * switches the guard on for the action's layers from the next step on. detail may be NULL. */
 FS_API fs_status fs_action_report(fs_run* run, const char* id, fs_action_state state, const char* detail);
 
-/* ---- guard ----------------------------------------------------------------------------------------------
- */
+/* ---- guard ------------------------------------------------------------------------------------ */
 
 typedef struct fs_guard_options {
   uint32_t size;
@@ -388,8 +397,7 @@ typedef enum fs_projection { FS_WQ = 0, FS_WK = 1 } fs_projection;
 FS_API fs_status fs_project_out(const fs_run* run, uint32_t layer, fs_projection which, uint32_t local_head,
                                 float* delta, int64_t row_stride, int64_t col_stride);
 
-/* ---- counters -------------------------------------------------------------------------------------------
- */
+/* ---- counters --------------------------------------------------------------------------------- */
 
 typedef struct fs_stats {
   uint32_t size;
