@@ -100,9 +100,13 @@ class Store {
   // this returns.
   virtual Result<std::vector<AppendOutcome>> AppendRecords(std::span<const Append> records) = 0;
   // Stores the merged frame of a step, replacing an earlier one; tells the observers. In a world of one rank
-  // only tells the observers. Clears the step's mark (UnmergedSteps). kNotFound when the run is gone.
-  virtual Status PutMerged(const SourceId& attempt, std::shared_ptr<const wire::Frame> frame,
-                           bool amended) = 0;
+  // only tells the observers. Clears the step's mark (UnmergedSteps) unless frames of the step were appended
+  // after `as_of`, a Stamp() taken before the merger read them. Not synced: a power cut may take it away, and
+  // the mark is back then. kNotFound when the run is gone.
+  virtual Status PutMerged(const SourceId& attempt, std::shared_ptr<const wire::Frame> frame, bool amended,
+                           uint64_t as_of) = 0;
+  // Counts the writes of records.
+  virtual uint64_t Stamp() const = 0;
   // Everything of a run: frames, events, its key-value entries. kNotFound when there is none.
   virtual Status DeleteRun(const std::string& run) = 0;
 

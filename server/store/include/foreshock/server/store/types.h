@@ -29,7 +29,8 @@ struct SourceId {
 
 struct SourceInfo {
   SourceId id;
-  wire::Hello hello;         // as stored, attempt filled in; the newest one of this incarnation
+  // As stored, attempt filled in; the newest one of this incarnation. Never null.
+  std::shared_ptr<const wire::Hello> hello;
   uint64_t durable_seq = 0;  // every record up to here survives a power cut
   uint64_t frames = 0;       // parts of split frames count one each
   uint64_t events = 0;
@@ -76,6 +77,7 @@ struct Append {
   SourceId source;
   wire::RecordType type = wire::RecordType::kFrame;  // kFrame, kEvent or kGoodbye
   std::string payload;                               // as it came: this is what is kept
+  wire::RecordHead head;                             // of the payload
   // Decoded, one of them by type. Shared with the observers.
   std::shared_ptr<const wire::Frame> frame;
   std::shared_ptr<const wire::Event> event;
