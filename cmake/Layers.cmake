@@ -15,6 +15,7 @@ set(FORESHOCK_LAYERS
   # proto: wire (protozero), jsonl (reader of text recordings), messages (protobuf), rpc (gRPC)
   "proto/jsonl -> proto/wire"
   "proto/rpc -> proto/wire proto/messages"
+  "proto/json -> proto/messages proto/wire"
 
   # sdk
   "sdk/probe -> sdk/kernels"
@@ -40,12 +41,12 @@ set(FORESHOCK_LAYERS
   "server/control -> server/ingest server/alert server/store proto/wire proto/messages server/auth"
   "server/export -> server/store server/alert proto/wire"
   "server/report -> server/store server/alert proto/wire"
-  "server/query -> proto/rpc proto/wire proto/messages server/store server/alert server/auth"
+  "server/query -> proto/rpc proto/wire proto/messages proto/json server/store server/alert server/auth"
   "server/web -> server/query server/control server/http server/auth server/export server/report"
   "server/app -> server/* proto/wire proto/rpc"
 
   # cli
-  "cli/* -> cli/* proto/rpc proto/messages proto/wire proto/jsonl server/detect server/alert_core sdk/kernels"
+  "cli/* -> cli/* proto/rpc proto/json proto/messages proto/wire proto/jsonl server/detect server/alert_core sdk/kernels"
   "server/alert -> server/alert_core"
   "server/alert_core -> server/detect"
 
