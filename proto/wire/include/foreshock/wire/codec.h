@@ -25,6 +25,10 @@ inline constexpr size_t kMaxSeriesOfFrame = 1 << 20;
 inline constexpr uint32_t kMaxValuesPerHead = 65536;
 inline constexpr size_t kMaxMessageBytes = 64u << 20;
 
+// Every receiver takes messages of 4 MiB (gRPC's own default), so a sender that splits its frames here never meets
+// one that refuses them, whatever relays lie between. A receiver may offer more in HelloAck.
+inline constexpr size_t kSafeMessageBytes = (4u << 20) - 4096;
+
 std::string Encode(const Hello& hello);
 std::string Encode(const Frame& frame);
 std::string Encode(const Event& event);
