@@ -1,0 +1,94 @@
+#include "foreshock/server/http/server.h"
+
+#include <httplib.h>
+
+#include <thread>
+
+namespace foreshock::http {
+namespace {
+
+// Not the library's SO_REUSEPORT: two servers on one port would share its requests at random.
+void SocketOptions(socket_t socket) {
+  const int yes = 1;
+  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+}
+
+class HttplibServer final : public Server {
+ public:
+  HttplibServer(const ServerOptions& options, Routes routes) : routes_(std::move(routes)) {
+    server_.set_socket_options(SocketOptions);
+    server_.set_payload_max_length(options.max_body_bytes);
+    // Workers sit in idle connections, and stopping waits for them: keep that short.
+    server_.set_keep_alive_timeout(1);
+    server_.set_keep_alive_max_count(1000);
+    server_.set_tcp_nodelay(true);
+    const size_t threads = std::max<size_t>(options.threads, 1);
+    server_.new_task_queue = [threads] { return new httplib::ThreadPool(threads); };
+    const auto answer = [this](const httplib::Request& in, httplib::Response& out) { Answer(in, out); };
+    const char* all = ".*";
+    server_.Get(all, answer).Post(all, answer).Put(all, answer).Delete(all, answer);
+    server_.set_error_handler([](const httplib::Request&, httplib::Response& out) {
+      if (out.body.empty()) out.set_content(Refusal(out.status), "application/json");
+    });
+  }
+
+  ~HttplibServer() override { Stop(); }
+
+  Status Listen(const ServerOptions& options) {
+    port_ = options.port == 0 ? server_.bind_to_any_port(options.host)
+                              : (server_.bind_to_port(options.host, options.port) ? options.port : -1);
+    if (port_ <= 0) {
+      return Status(Code::kUnavailable, "http address: " + options.host + ":" + std::to_string(options.port) +
+                                            " cannot be listened on (taken, or not of this machine)");
+    }
+    thread_ = std::thread([this] { server_.listen_after_bind(); });
+    // The socket listens already; Stop is only heard once the loop runs.
+    while (!server_.is_running()) std::this_thread::yield();
+    return OkStatus();
+  }
+
+  int port() const override { return port_; }
+
+  void Stop() override {
+    if (!thread_.joinable()) return;
+    server_.stop();
+    thread_.join();
+  }
+
+ private:
+  void Answer(const httplib::Request& in, httplib::Response& out) const {
+    Request request;
+    request.method = in.method;
+    request.target = in.target;
+    request.body = in.body;
+    request.authorization = in.get_header_value("Authorization");
+    request.remote_address = in.remote_addr;
+    Response response = routes_.Dispatch(std::move(request));
+    out.status = response.code;
+    out.set_content(std::move(response.body), response.content_type);
+  }
+
+  // What the library refuses by itself, e.g. a body over the limit (413) or no HTTP at all (400).
+  static std::string Refusal(int code) {
+    return "{\"error\":{\"code\":\"http " + std::to_string(code) +
+           "\",\"message\":\"the request was refused\",\"field\":null}}\n";
+  }
+
+  const Routes routes_;
+  httplib::Server server_;
+  std::thread thread_;
+  int port_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Routes routes) {
+  if (options.port < 0 || options.port > 65535) {
+    return Status(Code::kInvalidArgument, "port: " + std::to_string(options.port) + ", 0 to 65535");
+  }
+  auto server = std::make_unique<HttplibServer>(options, std::move(routes));
+  FS_RETURN_IF_ERROR(server->Listen(options));
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+}  // namespace foreshock::http
