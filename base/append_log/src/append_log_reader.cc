@@ -129,6 +129,22 @@ AppendLogReader::Outcome AppendLogReader::Fail(Status status) {
   return final_outcome_;
 }
 
+void AppendLogReader::SetLimit(uint64_t bytes) {
+  file_bytes_ = bytes;
+  finished_ = false;
+  // What was read beyond may have been cut back and written anew since.
+  if (window_offset_ >= bytes) {
+    window_.clear();
+  } else if (window_offset_ + window_.size() > bytes) {
+    window_.resize(bytes - window_offset_);
+  }
+}
+
+void AppendLogReader::Seek(uint64_t offset) {
+  position_ = offset;
+  finished_ = false;
+}
+
 Status AppendLogReader::ReadRecordAt(uint64_t offset, LogRecord* record) {
   bool whole = false;
   uint64_t next = 0;

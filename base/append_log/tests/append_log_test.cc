@@ -151,6 +151,34 @@ TEST(AppendLog, DamagedFileHeaderStillGivesTheRecords) {
   EXPECT_EQ(recovery.corrupt_regions, 1u);
 }
 
+TEST(AppendLog, AReaderFollowsAWriterByLimits) {
+  PowerCutFileSystem fs;
+  auto writer = OpenWriter(fs);
+  ASSERT_TRUE(writer->Append(1, "one").ok());
+  ASSERT_TRUE(writer->Sync().ok());
+  const uint64_t durable = writer->size();
+  ASSERT_TRUE(writer->Append(1, "two").ok());
+  ASSERT_TRUE(writer->Flush().ok());
+  auto reader = AppendLogReader::Open(fs, "log", kKind).value();
+  reader->SetLimit(durable);
+  LogRecord record;
+  ASSERT_EQ(reader->Next(&record), Outcome::kRecord);
+  EXPECT_EQ(reader->Next(&record), Outcome::kEnd);
+  // What lies behind the limit is cut back and written anew.
+  ASSERT_TRUE(fs.Truncate("log", durable).ok());
+  writer.reset();
+  writer = OpenWriter(fs);
+  ASSERT_TRUE(writer->Append(1, "new").ok());
+  ASSERT_TRUE(writer->Sync().ok());
+  reader->SetLimit(writer->size());
+  ASSERT_EQ(reader->Next(&record), Outcome::kRecord);
+  EXPECT_EQ(record.payload, "new");
+  EXPECT_EQ(reader->Next(&record), Outcome::kEnd);
+  reader->Seek(kLogHeaderBytes);
+  ASSERT_EQ(reader->Next(&record), Outcome::kRecord);
+  EXPECT_EQ(record.payload, "one");
+}
+
 TEST(AppendLog, OtherKindAndLaterVersionAreRefused) {
   PowerCutFileSystem fs;
   WriteThree(fs);

@@ -61,6 +61,12 @@ class AppendLogReader {
 
   Outcome Next(LogRecord* record);
 
+  // Sees the file as if it were `bytes` long (not more than it is): for a reader behind a writer, who knows
+  // how far the file is durable. Next goes on from where it was, also after kEnd and kTornTail.
+  void SetLimit(uint64_t bytes);
+  // Next goes on at `offset`, where a record begins.
+  void Seek(uint64_t offset);
+
   // The record that begins at `offset`; kDataLoss when there is no whole one. Does not move Next.
   Status ReadRecordAt(uint64_t offset, LogRecord* record);
 
@@ -86,7 +92,7 @@ class AppendLogReader {
 
   const std::unique_ptr<ReadFile> file_;
   const std::string path_;
-  const uint64_t file_bytes_;
+  uint64_t file_bytes_;
   const uint32_t kind_;
   std::string window_;
   uint64_t window_offset_ = 0;
