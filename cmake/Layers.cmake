@@ -49,7 +49,7 @@ set(FORESHOCK_LAYERS
   # cli
   "cli/* -> cli/* proto/rpc proto/json proto/messages proto/wire proto/jsonl server/detect server/alert_core sdk/kernels"
   "server/alert -> server/alert_core"
-  "server/alert_core -> server/detect"
+  "server/alert_core -> server/detect proto/wire"
 
   # what a user would link, and nothing else
   "tests/trainer/* -> sdk/capi tests/trainer/* !base/* !proto/* !agent/* !server/* !cli/*"

@@ -38,7 +38,7 @@ void StepView::LoadSeries(const SeriesSample& series) {
     signal.value.resize(all_heads());
     signal.present.resize(all_heads());
     signal.weight.assign(all_heads(), kNan);
-    signal.count.assign(all_heads(), kNan);
+    signal.error.assign(all_heads(), kNan);
   }
   const size_t n = std::min(series.heads.size(), series.values.size());
   for (size_t i = 0; i < n; ++i) {
@@ -47,7 +47,7 @@ void StepView::LoadSeries(const SeriesSample& series) {
     signal.value[at] = series.values[i];
     signal.present[at] = 1;
     signal.weight[at] = i < series.weights.size() ? series.weights[i] : kNan;
-    signal.count[at] = i < series.counts.size() ? series.counts[i] : kNan;
+    signal.error[at] = i < series.errors.size() ? series.errors[i] : kNan;
     signal.any = true;
     has_heads_ = true;
   }

@@ -21,7 +21,7 @@ struct HeadValues {
   std::vector<double> value;     // 0 where missing: ask present first
   std::vector<uint8_t> present;  // 1: value holds (it may be NaN or Inf)
   std::vector<double> weight;    // NaN where unknown
-  std::vector<double> count;     // NaN where unknown
+  std::vector<double> error;     // NaN where unknown
 
   bool Finite(size_t head) const { return present[head] && std::isfinite(value[head]); }
   // The value where it is present and finite, else NaN.

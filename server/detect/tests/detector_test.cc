@@ -48,13 +48,13 @@ TEST(Detector, HeadOutsideTheShapeIsIgnored) {
   StepSample sample = Loss(0, 4.0);
   const double nan = std::numeric_limits<double>::quiet_NaN();
   sample.series.push_back(
-      {.signal = kLogitMax, .layer = 3, .heads = {0}, .values = {nan}, .weights = {}, .counts = {}});
+      {.signal = kLogitMax, .layer = 3, .heads = {0}, .values = {nan}, .weights = {}, .errors = {}});
   sample.series.push_back(
-      {.signal = kLogitMax, .layer = 0, .heads = {2}, .values = {nan}, .weights = {}, .counts = {}});
+      {.signal = kLogitMax, .layer = 0, .heads = {2}, .values = {nan}, .weights = {}, .errors = {}});
   EXPECT_TRUE(Of(detector.Observe(sample), "non_finite")->findings.empty());
   sample.step = 1;
   sample.series.push_back(
-      {.signal = kLogitMax, .layer = 0, .heads = {1}, .values = {nan}, .weights = {}, .counts = {}});
+      {.signal = kLogitMax, .layer = 0, .heads = {1}, .values = {nan}, .weights = {}, .errors = {}});
   const auto verdicts = detector.Observe(sample);
   ASSERT_EQ(Of(verdicts, "non_finite")->findings.size(), 1u);
   EXPECT_EQ(Of(verdicts, "non_finite")->findings[0].head, 1);

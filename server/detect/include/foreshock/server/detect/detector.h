@@ -37,8 +37,8 @@ class Detector {
   Detector(Detector&&) noexcept;
   Detector& operator=(Detector&&) noexcept;
 
-  // Judges one step. Steps must rise: a sample whose step is not above the last one is ignored, without verdicts.
-  // Layers or heads beyond RunInfo are ignored.
+  // Judges one step. Steps must rise: a sample whose step is not above the last one is ignored, without
+  // verdicts. Layers or heads beyond RunInfo are ignored.
   std::vector<Verdict> Observe(const StepSample& sample);
 
   // Tells that `seconds` have passed since the last sample was received, for `stalled`. Call it when nothing

@@ -27,7 +27,7 @@ struct SeriesSample {
   std::vector<uint32_t> heads;  // any order; a head that is not listed is missing
   std::vector<double> values;   // one a head
   std::vector<double> weights;  // empty, or one a head: rows visited, n, or a ratio's denominator
-  std::vector<double> counts;   // empty, or one a head: samples behind the value, for standard errors
+  std::vector<double> errors;   // empty, or one a head: standard error of the value
   uint8_t flags = 0;
 };
 

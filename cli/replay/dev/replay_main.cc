@@ -1,0 +1,17 @@
+// foreshock-replay RECORDING [--json]: what `foreshock replay` does, without the rest of the command line.
+#include <cstring>
+#include <iostream>
+
+#include "foreshock/cli/replay.h"
+
+int main(int argc, char** argv) {
+  foreshock::cli::ReplayOptions options;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--json") == 0) {
+      options.json = true;
+    } else {
+      options.path = argv[i];
+    }
+  }
+  return foreshock::cli::RunReplay(options, std::cout, std::cerr);
+}

@@ -1,0 +1,76 @@
+#include "player.h"
+
+#include <utility>
+
+#include "foreshock/server/alert_core/frame_sample.h"
+
+namespace foreshock::cli {
+namespace {
+
+// As at ingest: a step further than this beyond the last is taken for a counter gone wild, and left out.
+constexpr int64_t kWildJump = 10'000'000;
+
+}  // namespace
+
+void Player::Take(wire::RecordingItem item) {
+  if (const auto* hello = std::get_if<wire::Hello>(&item)) return TakeHello(*hello);
+  if (!engine_) return on_warning_("an item before any hello: left out");
+  if (const auto* frame = std::get_if<wire::Frame>(&item)) return TakeFrame(*frame);
+  if (const auto* event = std::get_if<wire::Event>(&item)) {
+    if (sample_has_frame_ && event->step > sample_.step) Feed();
+    alert::AddEvent(*event, &sample_);
+    return;
+  }
+  alert::AddGoodbye(std::get<wire::Goodbye>(item), &sample_);
+}
+
+void Player::TakeHello(const wire::Hello& hello) {
+  Finish();
+  // A restarted process of the same attempt goes on where it was; another attempt has its own alerts.
+  if (!engine_ || hello.run != run_ || hello.attempt != attempt_) {
+    run_ = hello.run;
+    attempt_ = hello.attempt;
+    engine_ = std::make_unique<alert::AlertEngine>(run_, attempt_, alert::RunInfoOf(hello), options_);
+    last_fed_ = -1;
+  }
+  sample_.events = alert::UnmonitoredOf(hello);
+}
+
+void Player::TakeFrame(const wire::Frame& frame) {
+  if (sample_has_frame_ && frame.step != sample_.step) Feed();
+  const int64_t before = sample_has_frame_ ? sample_.step : last_fed_;
+  if (frame.step < before) {
+    return on_warning_("step " + std::to_string(frame.step) + " after step " + std::to_string(before) +
+                       ": left out");
+  }
+  if (before >= 0 && frame.step - before > kWildJump) {
+    return on_warning_("step " + std::to_string(frame.step) + " after step " + std::to_string(before) +
+                       ": wild, left out");
+  }
+  alert::AddFrame(frame, &sample_);
+  sample_has_frame_ = true;
+}
+
+void Player::Feed() {
+  for (const alert::AlertEvent& event : engine_->Observe(sample_)) on_event_(event);
+  last_fed_ = sample_.step;
+  ++steps_;
+  sample_ = detect::StepSample();
+  sample_has_frame_ = false;
+}
+
+void Player::Finish() {
+  if (sample_has_frame_) Feed();
+  sample_ = detect::StepSample();
+}
+
+std::vector<alert::Alert> Player::Firing() const {
+  std::vector<alert::Alert> firing;
+  if (!engine_) return firing;
+  for (alert::Alert& alert : engine_->Open()) {
+    if (alert.state == alert::AlertState::kFiring) firing.push_back(std::move(alert));
+  }
+  return firing;
+}
+
+}  // namespace foreshock::cli

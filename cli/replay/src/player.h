@@ -1,0 +1,46 @@
+// Puts the items of a recording together to steps and feeds them to an alert engine.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "foreshock/server/alert_core/alert_engine.h"
+#include "foreshock/wire/recording.h"
+
+namespace foreshock::cli {
+
+class Player {
+ public:
+  using OnEvent = std::function<void(const alert::AlertEvent&)>;
+  using OnWarning = std::function<void(const std::string&)>;
+
+  Player(detect::DetectorOptions options, OnEvent on_event, OnWarning on_warning)
+      : options_(std::move(options)), on_event_(std::move(on_event)), on_warning_(std::move(on_warning)) {}
+
+  void Take(wire::RecordingItem item);
+  // Feeds what is still held back. Call once, at the end.
+  void Finish();
+
+  int64_t steps() const { return steps_; }
+  // Alerts that still fire.
+  std::vector<alert::Alert> Firing() const;
+
+ private:
+  void TakeHello(const wire::Hello& hello);
+  void TakeFrame(const wire::Frame& frame);
+  void Feed();
+
+  detect::DetectorOptions options_;
+  OnEvent on_event_;
+  OnWarning on_warning_;
+  std::unique_ptr<alert::AlertEngine> engine_;
+  std::string run_, attempt_;
+  detect::StepSample sample_;  // the step being put together
+  bool sample_has_frame_ = false;
+  int64_t last_fed_ = -1;
+  int64_t steps_ = 0;
+};
+
+}  // namespace foreshock::cli
