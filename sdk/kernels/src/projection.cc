@@ -1,3 +1,4 @@
+#include <bit>
 #include <cmath>
 
 #include "foreshock/sdk/weight_probe.h"
@@ -50,7 +51,19 @@ double AbsDot(const float* a, const float* b, int64_t n) {
   return std::abs(sum);
 }
 
+uint64_t HashFloats(const float* x, int64_t n, uint64_t hash) {
+  for (int64_t i = 0; i < n; ++i) {
+    hash = (hash ^ std::bit_cast<uint32_t>(x[i])) * 0x100000001b3u;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
 }  // namespace
+
+uint64_t HashPairs(const float* u, int64_t d_model, const float* v, int64_t d_head) noexcept {
+  return HashFloats(v, kPairs * d_head, HashFloats(u, kPairs * d_model, 0xcbf29ce484222325u));
+}
 
 KernelStatus ProjectPairs(const WeightView* weights, int32_t n, const float* u, int64_t u_stride,
                           const float* v, int64_t v_stride, double* r) noexcept {

@@ -137,6 +137,9 @@ double RatioSums::StandardError() const noexcept {
 }
 
 size_t ProbeRoundingWorkspaceBytes(const RoundingProblem& problem) noexcept {
+  for (const TensorView* t : {&problem.attention.q, &problem.attention.k, &problem.v}) {
+    if (CheckShape(*t) != KernelStatus::kOk) return 0;
+  }
   Arena arena;
   Layout(problem, &arena);
   return arena.BytesNeeded();

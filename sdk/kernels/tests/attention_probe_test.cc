@@ -277,6 +277,10 @@ TEST(AttentionProbe, RefusesBadArguments) {
   EXPECT_EQ(with([](auto* p) { p->k.dim = 8; }), KernelStatus::kBadShape);
   EXPECT_EQ(with([](auto* p) { p->k.batch = 1; }), KernelStatus::kBadShape);
   EXPECT_EQ(with([](auto* p) { p->q.seq = -1; }), KernelStatus::kBadShape);
+  EXPECT_EQ(with([](auto* p) { p->q.batch = p->k.batch = p->q.seq = int64_t{1} << 30; }),
+            KernelStatus::kBadShape);
+  EXPECT_EQ(with([](auto* p) { p->q.dim = p->k.dim = int64_t{1} << 60; }), KernelStatus::kBadShape);
+  EXPECT_EQ(with([](auto* p) { p->k.heads = 0; }), KernelStatus::kBadShape);
   EXPECT_EQ(with([](auto* p) { p->scale = NAN; }), KernelStatus::kBadOption);
   EXPECT_EQ(with([](auto* p) { p->softcap = -1; }), KernelStatus::kBadOption);
   EXPECT_EQ(with([](auto* p) { p->sampling.row_every = 0; }), KernelStatus::kBadOption);
