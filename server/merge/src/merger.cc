@@ -148,7 +148,8 @@ class MergerImpl final : public Merger, private store::Observer {
       }
     }
     if (!due) return false;
-    const Status status = MergeStep(key, run, attempt, *due);
+    bool complete = true;
+    const Status status = MergeStep(key, run, attempt, *due, &complete);
     std::lock_guard lock(mutex_);
     if (!status.ok() && status.code() != Code::kNotFound) {
       const auto it = attempts_.find(key);
@@ -159,18 +160,21 @@ class MergerImpl final : public Merger, private store::Observer {
     }
     stats_.merged += due->amended ? 0 : 1;
     stats_.amended += due->amended ? 1 : 0;
-    stats_.incomplete += due->complete ? 0 : 1;
+    stats_.incomplete += complete ? 0 : 1;
     return true;
   }
 
   Status MergeStep(const Key& key, const std::string& run, const std::string& attempt,
-                   const StepQueue::Due& due) {
+                   const StepQueue::Due& due, bool* complete) {
     const store::SourceId id{key.first, key.second, store::kMerged, 0};
     const uint64_t as_of = store_.Stamp();
     if (due.only != nullptr) return store_.PutMerged(id, due.only, due.amended, as_of);
+    FS_ASSIGN_OR_RETURN(const store::AttemptInfo info, store_.GetAttempt(run, attempt));
     FS_ASSIGN_OR_RETURN(std::vector<RankFrame> frames, FramesOf(run, attempt, due.step));
     if (frames.empty()) return OkStatus();
-    auto merged = std::make_shared<const wire::Frame>(MergeFrames(std::move(frames), due.complete));
+    *complete = frames.size() == info.world_size;
+    for (const RankFrame& item : frames) *complete = *complete && item.frame.parts <= 1;
+    auto merged = std::make_shared<const wire::Frame>(MergeFrames(std::move(frames), *complete));
     return store_.PutMerged(id, std::move(merged), due.amended, as_of);
   }
 

@@ -34,20 +34,13 @@ void StepQueue::AddLeftOver(int64_t step, const std::set<uint32_t>& ranks, int64
   entry.ranks = ranks;
 }
 
-bool StepQueue::IsComplete(const Step& step) const {
-  for (uint32_t rank = 0; rank < world_size_; ++rank) {
-    if (!step.ranks.contains(rank)) return false;
-  }
-  return true;
-}
-
-bool StepQueue::IsWaitedFor(const Step& step) const {
-  for (uint32_t rank = 0; rank < world_size_; ++rank) {
-    if (!step.ranks.contains(rank) && !gone_.contains(rank)) return true;
-  }
+bool StepQueue::IsWaitedFor(const Step& step, bool amended) const {
   // A frame that has begun to come is worth the wait, whoever sends it.
   for (const auto& [rank, parts] : step.parts) {
     if (!step.ranks.contains(rank)) return true;
+  }
+  for (uint32_t rank = 0; rank < world_size_ && !amended; ++rank) {
+    if (!step.ranks.contains(rank) && !gone_.contains(rank)) return true;
   }
   return false;
 }
@@ -56,18 +49,18 @@ std::optional<StepQueue::Due> StepQueue::Take(int64_t now_ns) {
   if (steps_.empty()) return std::nullopt;
   const auto first = steps_.begin();
   Step& step = first->second;
-  if (!step.due_now && IsWaitedFor(step) && now_ns - step.first_seen_ns < wait_ns_) return std::nullopt;
   Due due;
   due.step = first->first;
   due.amended = !step.first_time && last_done_ && due.step <= *last_done_;
-  due.complete = IsComplete(step);
+  const bool in_time = now_ns - step.first_seen_ns < wait_ns_;
+  if (!step.due_now && in_time && IsWaitedFor(step, due.amended)) return std::nullopt;
   if (world_size_ == 1 && step.only.size() == 1) due.only = step.only.front();
   if (world_size_ == 1 && step.only.size() > 1) {
     std::vector<wire::Frame> parts;
     for (const auto& part : step.only) parts.push_back(*part);
     due.only = std::make_shared<const wire::Frame>(store::JoinParts(std::move(parts)));
   }
-  for (uint32_t rank = 0; rank < world_size_; ++rank) {
+  for (uint32_t rank = 0; rank < world_size_ && !due.amended; ++rank) {
     if (!step.ranks.contains(rank)) gone_.insert(rank);
   }
   steps_.erase(first);

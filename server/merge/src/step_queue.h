@@ -28,7 +28,6 @@ class StepQueue {
   struct Due {
     int64_t step = 0;
     bool amended = false;                     // was merged before
-    bool complete = false;                    // no rank is missing
     std::shared_ptr<const wire::Frame> only;  // the whole frame, in a world of one rank
   };
   // Takes out the next step to merge; nullopt: none is due. What comes for the step from here on amends it.
@@ -48,8 +47,7 @@ class StepQueue {
     std::map<uint32_t, std::set<uint32_t>> parts;  // rank -> parts that came
     std::vector<std::shared_ptr<const wire::Frame>> only;  // the parts, in a world of one rank
   };
-  bool IsComplete(const Step& step) const;
-  bool IsWaitedFor(const Step& step) const;
+  bool IsWaitedFor(const Step& step, bool amended) const;
 
   const int64_t wait_ns_;
   uint32_t world_size_ = 1;
