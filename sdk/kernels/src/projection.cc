@@ -1,6 +1,7 @@
 #include <bit>
 #include <cmath>
 
+#include "dot.h"
 #include "foreshock/sdk/weight_probe.h"
 #include "load.h"
 #include "weight_checks.h"
@@ -45,11 +46,7 @@ double ProjectOne(const T* data, const WeightView& w, const float* u, const floa
   return Bilinear(data, w.d_model, w.row_stride, u, w.d_head, w.col_stride, v);
 }
 
-double AbsDot(const float* a, const float* b, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-  return std::abs(sum);
-}
+double AbsDot(const float* a, const float* b, int64_t n) { return std::abs(DotInDouble(a, b, n)); }
 
 uint64_t HashFloats(const float* x, int64_t n, uint64_t hash) {
   for (int64_t i = 0; i < n; ++i) {
