@@ -20,7 +20,7 @@ enum class Verdict : uint8_t {
   kNotLearned,  // the smoothed loss never fell by 1 nat, no critical alert
   kCollapsed,   // see loss_outcome.h
   kContained,   // the guard switched on after the fault's onset, no collapse, no critical at the end, and the
-               // final loss is within 0.25 nat of the reference run's where there is one
+                // final loss is within 0.25 nat of the reference run's where there is one
   kNotContained,  // the guard switched on, but one of the other conditions fails
   kCritical,      // no collapse and no guard, but a critical alert fired
 };
