@@ -1,0 +1,66 @@
+// Actions on their way to the trainer and back: nothing is taken twice, late ones expire, and what the
+// trainer must not see is refused for it. Fixed room; the trainer's thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "foreshock/sdk/exporter.h"
+
+namespace foreshock::sdk {
+
+class ActionDesk {
+ public:
+  static constexpr size_t kMaxOpen = 64;      // waiting or given out
+  static constexpr size_t kRemembered = 256;  // ids that would be taken for repetitions
+
+  // Takes in what has arrived. report(action, state, detail) is called for every action that is delivered,
+  // refused or has expired.
+  template <typename Report>
+  void Collect(ActionQueue& queue, int64_t next_step, Report&& report) {
+    uint64_t lost = 0;
+    while (const ActionSlot* action = queue.Take(&lost)) {
+      if (!Remember(action->id)) continue;
+      if (action->refuse[0] != '\0') {
+        report(*action, wire::ActionState::kRefused, action->refuse);
+        continue;
+      }
+      Entry* room = FindRoom();
+      if (room == nullptr) {
+        report(*action, wire::ActionState::kRefused, "too many actions are open");
+        continue;
+      }
+      room->phase = kWaiting;
+      room->action = *action;
+      report(*action, wire::ActionState::kDelivered, "");
+    }
+    for (Entry& entry : entries_) {
+      if (entry.phase != kWaiting || !Expired(entry.action, next_step)) continue;
+      entry.phase = kFree;
+      report(entry.action, wire::ActionState::kExpired, "not taken before its expiry step");
+    }
+  }
+
+  // The oldest action whose moment has come; nullptr when there is none. It counts as given out.
+  const ActionSlot* Next(int64_t next_step) noexcept;
+  // The action that was given out under this id, which is then closed; nullptr for an unknown one.
+  const ActionSlot* CloseOut(const char* id) noexcept;
+
+ private:
+  enum Phase : uint8_t { kFree, kWaiting, kGiven };
+  struct Entry {
+    Phase phase = kFree;
+    ActionSlot action;
+  };
+  static bool Expired(const ActionSlot& action, int64_t next_step) {
+    return action.expiry_step > 0 && next_step >= action.expiry_step;
+  }
+  bool Remember(const char* id) noexcept;  // false: seen before
+  Entry* FindRoom() noexcept;
+
+  std::array<Entry, kMaxOpen> entries_;
+  std::array<std::array<char, 80>, kRemembered> seen_ = {};
+  size_t next_seen_ = 0;
+};
+
+}  // namespace foreshock::sdk

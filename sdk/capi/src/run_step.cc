@@ -1,0 +1,131 @@
+// The calls of a step.
+#include <algorithm>
+
+#include "convert.h"
+#include "run.h"
+
+using foreshock::Status;
+namespace sdk = foreshock::sdk;
+
+namespace {
+
+// Adds the time until its end to a counter.
+class OwnTime {
+ public:
+  OwnTime(const foreshock::Clock& clock, int64_t* nanos)
+      : clock_(clock), nanos_(nanos), start_(clock.MonotonicNanos()) {}
+  ~OwnTime() { *nanos_ += clock_.MonotonicNanos() - start_; }
+
+ private:
+  const foreshock::Clock& clock_;
+  int64_t* nanos_;
+  const int64_t start_;
+};
+
+fs_status AttentionStatus(const Status& status) {
+  return status.code() == foreshock::Code::kResourceExhausted ? FS_ERR_MEMORY : FS_ERR_SHAPE;
+}
+
+}  // namespace
+
+fs_status fs_run::StepBegin(int64_t step) {
+  if (step < 0) return Fail(FS_ERR_ARGUMENT, "step: %lld, must be 0 or more", static_cast<long long>(step));
+  const fs_status frozen = Freeze();
+  if (frozen != FS_OK) return frozen;
+  if (sampler_->in_step()) {
+    StepSkipped();
+    StepEnd();
+  }
+  own_in_step_ = 0;
+  const OwnTime own(clock_, &own_in_step_);
+  guard_.BeginStep();
+  guard_layers_.store(guard_.enabled() ? guard_.active_count() : 0, std::memory_order_relaxed);
+  sampler_->Begin(step);
+  return FS_OK;
+}
+
+bool fs_run::WantsForward(uint32_t layer) const noexcept {
+  const int32_t index = IndexOf(layer);
+  return index != kUnknown && sampler_ != nullptr && sampler_->WantsForward(static_cast<size_t>(index));
+}
+
+bool fs_run::WantsBackward(uint32_t layer) const noexcept {
+  const int32_t index = IndexOf(layer);
+  return index != kUnknown && sampler_ != nullptr && sampler_->WantsBackward(static_cast<size_t>(index));
+}
+
+fs_status fs_run::Forward(uint32_t layer, const fs_attention& in) {
+  if (IndexOf(layer) == kUnknown) return UnknownLayer(layer);
+  if (!WantsForward(layer)) return FS_OK;
+  const OwnTime own(clock_, &own_in_step_);
+  fs_attention attention;
+  fs_attention_init(&attention);
+  if (!sdk::CopySized(in, &attention)) {
+    return Fail(FS_ERR_ARGUMENT, "attention.size: %u, call fs_attention_init first", in.size);
+  }
+  if (!attention.grad_enabled || attention.recompute) return FS_OK;
+  const Status dtypes = sdk::CheckDTypes(attention);
+  if (!dtypes.ok()) return Fail(FS_ERR_DTYPE, dtypes);
+  const Status status = sampler_->Forward(static_cast<size_t>(IndexOf(layer)), sdk::ToCall(attention));
+  return status.ok() ? FS_OK : Fail(AttentionStatus(status), status);
+}
+
+fs_status fs_run::Backward(uint32_t layer, const fs_attention& in) {
+  if (IndexOf(layer) == kUnknown) return UnknownLayer(layer);
+  if (!WantsBackward(layer)) return FS_OK;
+  const OwnTime own(clock_, &own_in_step_);
+  fs_attention attention;
+  fs_attention_init(&attention);
+  if (!sdk::CopySized(in, &attention)) {
+    return Fail(FS_ERR_ARGUMENT, "attention.size: %u, call fs_attention_init first", in.size);
+  }
+  const Status dtypes = sdk::CheckDTypes(attention);
+  if (!dtypes.ok()) return Fail(FS_ERR_DTYPE, dtypes);
+  const Status status = sampler_->Backward(static_cast<size_t>(IndexOf(layer)), sdk::ToCall(attention));
+  return status.ok() ? FS_OK : Fail(AttentionStatus(status), status);
+}
+
+fs_status fs_run::Loss(double mean_loss, double tokens) {
+  // NaN tokens would poison the step's weight for good.
+  if (!(tokens > 0 && tokens < 1e18)) return Fail(FS_ERR_ARGUMENT, "tokens: %g, must be above 0", tokens);
+  if (sampler_ != nullptr) sampler_->Loss(mean_loss, tokens);
+  return FS_OK;
+}
+
+fs_status fs_run::Scalar(fs_scalar_id id, double value) {
+  if (id != FS_GRAD_NORM && id != FS_LEARNING_RATE && id != FS_LOSS_SCALE) {
+    return Fail(FS_ERR_ARGUMENT, "scalar: %d, not one of fs_scalar_id", static_cast<int>(id));
+  }
+  if (sampler_ != nullptr) sampler_->Scalar(static_cast<uint16_t>(id), value);
+  return FS_OK;
+}
+
+fs_status fs_run::StepSkipped() {
+  if (sampler_ == nullptr || !sampler_->in_step())
+    return Fail(FS_ERR_STATE, "fs_step_skipped: no step has begun");
+  sampler_->Skipped();
+  return FS_OK;
+}
+
+fs_status fs_run::StepEnd() {
+  if (sampler_ == nullptr || !sampler_->in_step())
+    return Fail(FS_ERR_STATE, "fs_step_end: no step has begun");
+  const int64_t before = own_in_step_;
+  int64_t at_end = 0;
+  {
+    const OwnTime own(clock_, &at_end);
+    const bool sampled = sampler_->sampled();
+    last_step_ = sampler_->step();
+    sdk::FrameSlot& frame = sampler_->Finish(before);
+    MarkGuardedLayers(frame);
+    if (sampled) ObserveFrame(frame);
+    sampler_->Publish();
+    FlushEvents();
+    CollectActions();
+    steps_.fetch_add(1, std::memory_order_relaxed);
+    if (sampled) sampled_steps_.fetch_add(1, std::memory_order_relaxed);
+    sampling_interval_.store(sampler_->sampling_interval(), std::memory_order_relaxed);
+  }
+  own_nanos_.fetch_add(static_cast<uint64_t>(before + at_end), std::memory_order_relaxed);
+  return FS_OK;
+}

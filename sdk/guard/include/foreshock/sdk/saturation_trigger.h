@@ -1,0 +1,69 @@
+// Decides that a head's logits begin to run away: pure, no clock, no model.
+//
+// For every sample it is given, per head, the saturated row fraction and the largest logit. Two things are
+// compared with the head's own baseline (median and MAD of its last samples that were not excessive):
+//   - the saturated fraction itself,
+//   - how far the head's log(logit_max) stands above that of the median head of the model.
+// A head that exceeds both for 3 samples in a row triggers. No absolute logit is used: healthy runs live
+// anywhere between 10 and 2,000, and a learning rate that lifts every head lifts the median too.
+//
+// The figures below were tried on 45 recorded runs (docs/design/2026-11-29-sdk.md). After the constructor
+// nothing allocates. One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace foreshock::sdk {
+
+struct TriggerOptions {
+  uint32_t window = 60;             // samples in a baseline
+  uint32_t min_samples = 20;        // before which a head cannot trigger
+  uint32_t persistence = 3;         // excessive samples in a row
+  double saturation_margin = 0.05;  // at least so far above the baseline's median (a fraction of rows)
+  double growth_margin = 0.5;       // the same for the log ratio: a factor of 1.65
+  double mads = 4;                  // and at least so many robust standard deviations
+};
+
+struct HeadReading {
+  bool present = false;
+  double saturated = 0;  // fraction of rows; NaN counts as excessive
+  double logit_max = 0;
+};
+
+class SaturationTrigger {
+ public:
+  explicit SaturationTrigger(size_t heads, TriggerOptions options = {});
+
+  // One sample of all heads. triggered[h] becomes 1 for heads that trigger now, else 0.
+  void Observe(const std::vector<HeadReading>& heads, std::vector<uint8_t>* triggered) noexcept;
+  // Forgets a head's baseline: after a switch its logits are of another kind.
+  void Restart(size_t head) noexcept;
+
+  size_t head_count() const { return heads_.size(); }
+
+  // A baseline as it is saved and restored.
+  struct Baseline {
+    uint32_t streak = 0;
+    std::vector<float> saturated, growth;  // oldest first, the same length
+  };
+  Baseline Save(size_t head) const;
+  void Restore(size_t head, const Baseline& baseline);
+
+ private:
+  struct Head {
+    std::vector<float> saturated, growth;  // rings of options_.window
+    uint32_t count = 0;
+    uint32_t next = 0;
+    uint32_t streak = 0;
+  };
+  double MedianGrowth(const std::vector<HeadReading>& heads) noexcept;
+  bool Exceeds(const std::vector<float>& ring, uint32_t count, double value, double margin) noexcept;
+
+  TriggerOptions options_;
+  std::vector<Head> heads_;
+  std::vector<double> scratch_;
+};
+
+}  // namespace foreshock::sdk

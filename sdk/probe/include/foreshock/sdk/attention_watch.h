@@ -1,0 +1,79 @@
+// Statistics of one attention call per layer and sampled step, from the trainer's tensors into a frame slot.
+//
+// Of a step's calls the first forward of a layer that is grad-enabled and not recomputed counts, and the
+// first backward of the same micro-batch. Rounding signals are measured once a sample: in the backward of
+// layers that have shown they call it, else in the forward.
+//
+// One thread at a time. Allocates only when a call needs a larger workspace than every one before it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "foreshock/sdk/attention_probe.h"
+#include "foreshock/sdk/frame_layout.h"
+#include "foreshock/sdk/layer_spec.h"
+#include "foreshock/sdk/rounding_probe.h"
+
+namespace foreshock::sdk {
+
+// What a trainer hands over: tensors, masks and positions of one call. Scale, soft-cap, causality and window
+// come from the layer.
+struct AttentionCall {
+  kernels::RoundingProblem problem;
+  bool grad_enabled = true;
+  bool recompute = false;
+  uint32_t micro_batch = 0;
+};
+
+struct RowRule {
+  uint32_t row_every = 8;
+  uint32_t sequence_every = 1;
+  uint64_t seed = 0;
+};
+
+class AttentionWatch {
+ public:
+  AttentionWatch(const std::vector<LayerSpec>& layers, const FrameLayout& layout);
+
+  // Opens (sampled) or skips the step. The rows visited follow from rule.seed and the step alone.
+  void BeginStep(int64_t step, bool sampled, const RowRule& rule) noexcept;
+
+  bool WantsForward(size_t layer) const noexcept { return sampled_ && !state_[layer].forward_done; }
+  bool WantsBackward(size_t layer) const noexcept {
+    return sampled_ && state_[layer].forward_done && !state_[layer].backward_done;
+  }
+
+  // Ok too when the call is not the one to sample. kInvalidArgument names field, value and limit.
+  Status Forward(size_t layer, const AttentionCall& call, FrameSlot* slot);
+  Status Backward(size_t layer, const AttentionCall& call, FrameSlot* slot);
+
+  // logit_max of the layer's last sample, one per local query head; NaN where nothing was measured.
+  const std::vector<float>& last_logit_max(size_t layer) const { return state_[layer].last_logit_max; }
+
+ private:
+  struct LayerState {
+    bool forward_done = false;
+    bool backward_done = false;
+    bool calls_backward = false;  // seen in an earlier sample
+    uint32_t micro_batch = 0;
+    std::vector<float> last_logit_max;
+  };
+
+  Status CheckShapes(const LayerSpec& spec, const kernels::RoundingProblem& problem, bool backward) const;
+  void Complete(const LayerSpec& spec, kernels::AttentionProblem* problem) const noexcept;
+  Status Reserve(size_t bytes);
+  Status ProbeRounding(size_t layer, const kernels::RoundingProblem& problem, FrameSlot* slot);
+  void WriteAttention(size_t layer, bool learned_sinks, FrameSlot* slot) noexcept;
+
+  const std::vector<LayerSpec>& layers_;
+  const FrameLayout& layout_;
+  std::vector<LayerState> state_;
+  std::vector<kernels::AttentionHeadStats> attention_;  // as many as the widest layer has heads
+  std::vector<kernels::RoundingHeadStats> rounding_;
+  std::vector<unsigned char> workspace_;
+  kernels::RowSampling sampling_;
+  bool sampled_ = false;
+};
+
+}  // namespace foreshock::sdk

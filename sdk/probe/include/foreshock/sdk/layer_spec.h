@@ -1,0 +1,66 @@
+// What the trainer says about one attention layer, checked once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "foreshock/base/result.h"
+#include "foreshock/sdk/dtype.h"
+#include "foreshock/sdk/tensor_view.h"
+
+namespace foreshock::sdk {
+
+// W_Q or W_K of the heads that this process holds. The memory is the trainer's.
+struct ProjectionSpec {
+  const void* data = nullptr;
+  kernels::DType dtype = kernels::DType::kFp32;
+  int64_t row_stride = 0;
+  int64_t col_stride = 0;
+  std::vector<int64_t> head_offsets;  // in elements, one per local head
+  double weight_decay = 0;            // lambda of decoupled decay
+
+  bool low_resolution() const { return kernels::SizeOf(dtype) == 2; }
+};
+
+// Head ranges are global indices. All counts are at least 1 once Check has passed.
+struct LayerSpec {
+  uint32_t layer = 0;
+  std::string name;
+  uint32_t model_dim = 0;
+  uint32_t query_heads = 0;
+  uint32_t kv_heads = 0;
+  uint32_t head_dim = 0;
+  uint32_t first_query_head = 0;
+  uint32_t local_query_heads = 0;
+  uint32_t first_kv_head = 0;
+  uint32_t local_kv_heads = 0;
+  float scale = 0;
+  float softcap = 0;
+  bool causal = true;
+  int64_t window_left = -1;
+  int64_t window_right = -1;
+  bool qk_norm = false;
+  float dropout = 0;
+  std::optional<ProjectionSpec> wq;
+  std::optional<ProjectionSpec> wk;
+
+  // The global key/value head of a global query head.
+  uint32_t KvHeadOf(uint32_t query_head) const { return query_head / (query_heads / kv_heads); }
+
+  // The view of one local head.
+  kernels::WeightView View(const ProjectionSpec& projection, uint32_t local_head) const;
+
+  // kInvalidArgument naming field, value and limit.
+  Status Check() const;
+
+ private:
+  Status CheckGroups() const;
+};
+
+// Check of a projection that is to replace or fill one of `spec`.
+Status CheckProjection(const LayerSpec& spec, const ProjectionSpec& projection, const char* name,
+                       uint32_t local_heads);
+
+}  // namespace foreshock::sdk

@@ -1,0 +1,235 @@
+#include "foreshock/sdk/weight_tracker.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace foreshock::sdk {
+
+using kernels::HeadSpectrum;
+using kernels::kPairs;
+
+struct WeightTracker::Layer {
+  Layer(int32_t layer_index, const LayerSpec& spec, const std::vector<uint32_t>& q_heads,
+        const std::vector<uint32_t>& k_heads)
+      : index(layer_index),
+        d_model(spec.model_dim),
+        d_head(spec.head_dim),
+        q(q_heads, spec.model_dim, spec.head_dim),
+        k(k_heads, spec.model_dim, spec.head_dim) {}
+
+  int32_t index = 0;
+  size_t d_model = 0, d_head = 0;
+  ProjectionTracker q, k;
+  double q_decay = 0, k_decay = 0;
+  bool has_q = false, has_k = false;
+  // What ProbeWeights is asked: the measured query heads, and every key head that they or this replica need.
+  std::vector<uint32_t> probed_k;  // local
+  std::vector<kernels::WeightView> probed_k_views;
+  std::vector<int32_t> kv_of_query;
+  std::vector<float> probed_u_k, probed_v_k;
+  std::vector<HeadSpectrum> q_spectra, k_spectra;
+  std::vector<double> qk_sigma1;
+
+  kernels::WeightSet Set() const {
+    kernels::WeightSet set;
+    set.wq = q.views();
+    set.n_q = has_q ? static_cast<int32_t>(q.count()) : 0;
+    set.wk = probed_k_views.data();
+    set.n_k = has_k ? static_cast<int32_t>(probed_k.size()) : 0;
+    set.kv_of_query = set.n_q > 0 && set.n_k > 0 ? kv_of_query.data() : nullptr;
+    return set;
+  }
+};
+
+namespace {
+
+std::vector<uint32_t> OwnHeads(uint32_t first, uint32_t local, uint32_t replica, uint32_t replicas) {
+  std::vector<uint32_t> heads;
+  for (uint32_t h = 0; h < local; ++h) {
+    if ((first + h) % replicas == replica) heads.push_back(h);
+  }
+  return heads;
+}
+
+struct SideSignals {
+  uint16_t sigma1, stable_rank, projection1, sign_mean1, drift_ratio1;
+};
+constexpr SideSignals kQuerySide = {kWqSigma1, kWqStableRank, kUpdateProjection1, kUpdateSignMean1,
+                                    kUpdateDriftRatio1};
+constexpr SideSignals kKeySide = {kWkSigma1, kWkStableRank, kWkUpdateProjection1, kWkUpdateSignMean1,
+                                  kWkUpdateDriftRatio1};
+
+uint16_t Next(uint16_t first, int i) { return static_cast<uint16_t>(first + i); }
+
+void WriteSpectrum(const FrameLayout& layout, FrameSlot* slot, int32_t layer, const SideSignals& side,
+                   uint32_t head, const HeadSpectrum& spectrum) noexcept {
+  for (int i = 0; i < kPairs; ++i) {
+    ColumnWriter writer(layout, slot, layer, Next(side.sigma1, i));
+    if (i < spectrum.pairs) writer.Set(head, spectrum.sigma[i]);
+  }
+  ColumnWriter writer(layout, slot, layer, side.stable_rank);
+  if (!spectrum.finite) {
+    writer.Set(head, std::numeric_limits<double>::quiet_NaN());
+  } else if (spectrum.has_stable_rank) {
+    writer.Set(head, spectrum.stable_rank);
+  }
+}
+
+void WriteUpdates(const FrameLayout& layout, FrameSlot* slot, int32_t layer, const SideSignals& side,
+                  ProjectionTracker& tracker) noexcept {
+  for (size_t m = 0; m < tracker.count(); ++m) {
+    const uint32_t head = tracker.heads()[m];
+    const kernels::UpdateSums sums = tracker.Take(m);
+    const double n = sums.n;
+    for (int i = 0; i < kPairs; ++i) {
+      ColumnWriter projection(layout, slot, layer, Next(side.projection1, i));
+      if (sums.HasProjection()) projection.Set(head, sums.sum_c[i], n);
+      ColumnWriter sign(layout, slot, layer, Next(side.sign_mean1, i));
+      if (sums.HasSignMean(i)) sign.Set(head, sums.sum_sign[i], n);
+      ColumnWriter drift(layout, slot, layer, Next(side.drift_ratio1, i));
+      if (sums.HasDriftRatio(i)) drift.Set(head, sums.sum_c[i], sums.sum_abs_c[i]);
+      if (!sums.rotated[i]) continue;
+      projection.SetRotated(head);
+      sign.SetRotated(head);
+      drift.SetRotated(head);
+    }
+  }
+}
+
+}  // namespace
+
+WeightTracker::WeightTracker(const std::vector<LayerSpec>& layers, const FrameLayout& layout,
+                             uint32_t replica, uint32_t replicas)
+    : layout_(layout) {
+  size_t workspace = 0;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LayerSpec& spec = layers[i];
+    auto q_heads = OwnHeads(spec.first_query_head, spec.local_query_heads, replica, replicas);
+    auto k_heads = OwnHeads(spec.first_kv_head, spec.local_kv_heads, replica, replicas);
+    if (!spec.wq) q_heads.clear();
+    if (!spec.wk) k_heads.clear();
+    auto layer = std::make_unique<Layer>(static_cast<int32_t>(i), spec, q_heads, k_heads);
+    layer->has_q = spec.wq.has_value();
+    layer->has_k = spec.wk.has_value();
+    layer->probed_k = k_heads;
+    if (layer->has_k) {
+      // Key heads that only qk_sigma1 needs come after the ones of this replica.
+      for (const uint32_t h : q_heads) {
+        const uint32_t local = spec.KvHeadOf(spec.first_query_head + h) - spec.first_kv_head;
+        auto& probed = layer->probed_k;
+        auto at = std::find(probed.begin(), probed.end(), local);
+        if (at == probed.end()) at = probed.insert(probed.end(), local);
+        layer->kv_of_query.push_back(static_cast<int32_t>(at - probed.begin()));
+      }
+    }
+    const size_t pairs = layer->probed_k.size() * kPairs;
+    layer->probed_k_views.resize(layer->probed_k.size());
+    layer->probed_u_k.resize(pairs * spec.model_dim);
+    layer->probed_v_k.resize(pairs * spec.head_dim);
+    layer->q_spectra.resize(q_heads.size());
+    layer->k_spectra.resize(layer->probed_k.size());
+    layer->qk_sigma1.resize(q_heads.size());
+    layers_.push_back(std::move(layer));
+    SetViews(i, spec);
+    workspace = std::max(workspace, kernels::ProbeWeightsWorkspaceBytes(layers_.back()->Set()));
+  }
+  workspace_.resize(workspace);
+}
+
+WeightTracker::~WeightTracker() = default;
+
+void WeightTracker::SetViews(size_t layer_index, const LayerSpec& spec) {
+  Layer& layer = *layers_[layer_index];
+  if (spec.wq) {
+    layer.q.SetViews(spec, *spec.wq);
+    layer.q_decay = spec.wq->weight_decay;
+  }
+  if (!spec.wk) return;
+  layer.k.SetViews(spec, *spec.wk);
+  layer.k_decay = spec.wk->weight_decay;
+  for (size_t i = 0; i < layer.probed_k.size(); ++i) {
+    layer.probed_k_views[i] = spec.View(*spec.wk, layer.probed_k[i]);
+  }
+}
+
+void WeightTracker::ProbeLayer(Layer& layer, FrameSlot* slot) noexcept {
+  const kernels::WeightSet set = layer.Set();
+  if (set.n_q == 0 && set.n_k == 0) return;
+  kernels::WeightProbeResult result;
+  result.q = layer.q_spectra.data();
+  result.k = layer.k_spectra.data();
+  result.qk_sigma1 = set.kv_of_query != nullptr ? layer.qk_sigma1.data() : nullptr;
+  result.u_q = layer.q.next_u();
+  result.v_q = layer.q.next_v();
+  result.u_k = layer.probed_u_k.data();
+  result.v_k = layer.probed_v_k.data();
+  const auto status = kernels::ProbeWeights(set, result, {workspace_.data(), workspace_.size()});
+  if (status != kernels::KernelStatus::kOk) return;  // missing, as everything that is not written
+
+  for (size_t m = 0; m < layer.q.count(); ++m) {
+    const uint32_t head = layer.q.heads()[m];
+    WriteSpectrum(layout_, slot, layer.index, kQuerySide, head, layer.q_spectra[m]);
+    if (result.qk_sigma1 == nullptr) continue;
+    ColumnWriter qk(layout_, slot, layer.index, kQkSigma1);
+    qk.Set(head, layer.qk_sigma1[m]);
+  }
+  for (size_t m = 0; m < layer.k.count(); ++m) {
+    WriteSpectrum(layout_, slot, layer.index, kKeySide, layer.k.heads()[m], layer.k_spectra[m]);
+  }
+  if (layer.k.count() > 0) {
+    // This replica's key heads come first among the probed ones.
+    const size_t vectors = layer.k.count() * kPairs;
+    std::copy_n(layer.probed_u_k.begin(), vectors * layer.d_model, layer.k.next_u());
+    std::copy_n(layer.probed_v_k.begin(), vectors * layer.d_head, layer.k.next_v());
+    layer.k.PairsTaken();
+  }
+  if (layer.q.count() > 0) layer.q.PairsTaken();
+}
+
+void WeightTracker::BeginStep(bool spectra, bool track, FrameSlot* slot) noexcept {
+  if (spectra) {
+    for (auto& layer : layers_) ProbeLayer(*layer, slot);
+  }
+  tracking_ = track;
+  if (!track) return;
+  for (auto& layer : layers_) {
+    layer->q.OpenStep();
+    layer->k.OpenStep();
+  }
+}
+
+void WeightTracker::EndStep(bool skipped, double learning_rate) noexcept {
+  for (auto& layer : layers_) {
+    layer->q.CloseStep(tracking_, skipped, learning_rate * layer->q_decay);
+    layer->k.CloseStep(tracking_, skipped, learning_rate * layer->k_decay);
+  }
+}
+
+void WeightTracker::Report(FrameSlot* slot) noexcept {
+  for (auto& layer : layers_) {
+    if (layer->has_q) WriteUpdates(layout_, slot, layer->index, kQuerySide, layer->q);
+    if (layer->has_k) WriteUpdates(layout_, slot, layer->index, kKeySide, layer->k);
+  }
+}
+
+void WeightTracker::Invalidate() noexcept {
+  for (auto& layer : layers_) {
+    layer->q.Invalidate();
+    layer->k.Invalidate();
+  }
+}
+
+bool WeightTracker::Pairs(size_t layer_index, bool key_side, uint32_t local_head, const float** u,
+                          const float** v) const noexcept {
+  const ProjectionTracker& tracker = key_side ? layers_[layer_index]->k : layers_[layer_index]->q;
+  if (!tracker.has_pairs()) return false;
+  const auto at = std::find(tracker.heads().begin(), tracker.heads().end(), local_head);
+  if (at == tracker.heads().end()) return false;
+  const auto i = static_cast<size_t>(at - tracker.heads().begin());
+  *u = tracker.u(i);
+  *v = tracker.v(i);
+  return true;
+}
+
+}  // namespace foreshock::sdk

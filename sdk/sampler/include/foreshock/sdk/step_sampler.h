@@ -1,0 +1,138 @@
+// Turns the calls of a training step into one frame: which step is sampled, what is measured in it, what the
+// governor allows, and the hand-over to the background thread.
+//
+// One call at a time (the trainer's thread). After the second sampled step nothing allocates; no call locks
+// or makes a system call other than reading the clock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "foreshock/base/clock.h"
+#include "foreshock/base/drop_oldest_queue.h"
+#include "foreshock/sdk/attention_watch.h"
+#include "foreshock/sdk/frame_layout.h"
+#include "foreshock/sdk/governor.h"
+#include "foreshock/sdk/weight_tracker.h"
+
+namespace foreshock::sdk {
+
+inline constexpr size_t kMaxDetailBytes = 1000;
+
+// Something that happened, in fixed room. Kinds and states are the wire's numbers.
+struct EventSlot {
+  int64_t step = 0;
+  int64_t time_unix_ns = 0;
+  uint8_t kind = 0;
+  uint8_t action_state = 0;
+  bool has_logits = false;
+  float logit_before = 0, logit_after = 0;
+  uint32_t layer_count = 0;  // 0: all
+  uint32_t layers[256] = {};
+  char action_id[80] = "";
+  char action[32] = "";
+  char detail[kMaxDetailBytes + 1] = "";
+};
+
+// What travels to the background thread.
+struct StepRecord {
+  bool is_event = false;
+  FrameSlot frame;
+  EventSlot event;
+};
+using StepQueue = BoundedDropOldestQueue<StepRecord>;
+
+struct SamplerOptions {
+  uint32_t attention_every_steps = 10;
+  uint32_t spectra_every_steps = 10;
+  uint32_t projections_every_steps = 1;
+  uint32_t row_every = 8;
+  uint32_t sequence_every = 1;
+  double budget = 0.004;
+  uint64_t seed = 0;
+  uint32_t replica = 0;
+  uint32_t replicas = 1;
+  uint32_t queue_frames = 256;
+  uint64_t queue_bytes = 64u << 20;
+};
+
+// Changes that arrive from outside; 0: as it is. Written by one thread, read by another.
+struct SamplingRequest {
+  std::atomic<uint32_t> attention_every_steps{0};
+  std::atomic<uint32_t> spectra_every_steps{0};
+  std::atomic<uint32_t> projections_every_steps{0};
+  std::atomic<uint32_t> row_every{0};
+};
+
+// Copies text into fixed room, cut at a UTF-8 boundary. Null counts as empty.
+void CopyText(const char* text, char* room, size_t room_bytes) noexcept;
+
+class StepSampler {
+ public:
+  // `layers` and `clock` must outlive this.
+  StepSampler(const std::vector<LayerSpec>& layers, const SamplerOptions& options, const Clock& clock);
+
+  const FrameLayout& layout() const { return layout_; }
+  StepQueue& queue() { return queue_; }
+  QueueCounters queue_counters() const { return queue_.Counters(); }
+  SamplingRequest& request() { return request_; }
+  WeightTracker& weights() { return weights_; }
+  const WeightTracker& weights() const { return weights_; }
+  const AttentionWatch& attention() const { return attention_; }
+  const Governor& governor() const { return governor_; }
+
+  bool in_step() const { return in_step_; }
+  int64_t step() const { return step_; }
+  bool sampled() const { return spectra_now_ || attention_now_; }
+  // Steps between sampled steps as it is now.
+  uint32_t sampling_interval() const noexcept;
+
+  void Begin(int64_t step) noexcept;
+  bool WantsForward(size_t layer) const noexcept { return in_step_ && attention_.WantsForward(layer); }
+  bool WantsBackward(size_t layer) const noexcept { return in_step_ && attention_.WantsBackward(layer); }
+  Status Forward(size_t layer, const AttentionCall& call);
+  Status Backward(size_t layer, const AttentionCall& call);
+  void Loss(double mean_loss, double tokens) noexcept;
+  void Scalar(uint16_t signal, double value) noexcept;
+  void Skipped() noexcept { skipped_ = true; }
+  // Completes the frame and returns it; Publish hands it over. own_nanos: time spent in Foreshock since
+  // Begin.
+  FrameSlot& Finish(int64_t own_nanos) noexcept;
+  void Publish() noexcept;
+
+  // An event record to fill; PublishEvent hands it over. Not between Finish and Publish. Within a step it
+  // goes ahead of the step's frame.
+  void PublishEvent(const EventSlot& event) noexcept;
+
+ private:
+  static size_t QueueCapacity(const FrameLayout& layout, const SamplerOptions& options);
+  bool Due(int64_t step, uint32_t every, uint32_t factor) const noexcept;
+  void TakeRequest() noexcept;
+  void WriteScalars(int64_t own_nanos) noexcept;
+
+  const Clock& clock_;
+  SamplerOptions options_;
+  FrameLayout layout_;
+  WeightTracker weights_;
+  AttentionWatch attention_;
+  Governor governor_;
+  SamplingRequest request_;
+  StepQueue queue_;
+  FrameSlot frame_;  // the step's, swapped into the queue when complete
+
+  bool in_step_ = false;
+  bool first_step_ = true;
+  bool spectra_now_ = false, attention_now_ = false, tracked_now_ = false;
+  bool skipped_ = false;
+  int64_t step_ = 0;
+  int64_t begin_nanos_ = 0;
+  int64_t window_from_ = 0;
+  double loss_sum_ = 0, loss_tokens_ = 0;
+  bool has_loss_ = false;
+  double learning_rate_ = 0;
+};
+
+}  // namespace foreshock::sdk

@@ -1,0 +1,155 @@
+#include "foreshock/sdk/step_sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+namespace foreshock::sdk {
+namespace {
+
+uint32_t SampleInterval(const SamplerOptions& options) {
+  const uint32_t attention = options.attention_every_steps, spectra = options.spectra_every_steps;
+  if (attention == 0 || spectra == 0) return std::max(1u, std::max(attention, spectra));
+  return std::min(attention, spectra);
+}
+
+}  // namespace
+
+void CopyText(const char* text, char* room, size_t room_bytes) noexcept {
+  if (room_bytes == 0) return;
+  size_t length = text == nullptr ? 0 : strnlen(text, room_bytes);
+  if (length >= room_bytes) {
+    length = room_bytes - 1;
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) --length;
+  }
+  if (length > 0) std::memcpy(room, text, length);
+  room[length] = '\0';
+}
+
+size_t StepSampler::QueueCapacity(const FrameLayout& layout, const SamplerOptions& options) {
+  const size_t by_bytes = options.queue_bytes / (layout.SlotBytes() + sizeof(StepRecord));
+  return std::max<size_t>(4, std::min<size_t>(options.queue_frames, by_bytes));
+}
+
+StepSampler::StepSampler(const std::vector<LayerSpec>& layers, const SamplerOptions& options,
+                         const Clock& clock)
+    : clock_(clock),
+      options_(options),
+      layout_(layers),
+      weights_(layers, layout_, options.replica, std::max(options.replicas, 1u)),
+      attention_(layers, layout_),
+      governor_(options.budget, SampleInterval(options)),
+      queue_(QueueCapacity(layout_, options)) {
+  queue_.ForEachSlot([this](StepRecord& record) { record.frame.Shape(layout_); });
+  frame_.Shape(layout_);
+}
+
+uint32_t StepSampler::sampling_interval() const noexcept {
+  return SampleInterval(options_) * governor_.sample_factor();
+}
+
+// Steps on the grid of multiples; the first step of the process always.
+bool StepSampler::Due(int64_t step, uint32_t every, uint32_t factor) const noexcept {
+  if (every == 0) return false;
+  return first_step_ || step % (static_cast<int64_t>(every) * factor) == 0;
+}
+
+void StepSampler::TakeRequest() noexcept {
+  const auto take = [](std::atomic<uint32_t>& wish, uint32_t* option) {
+    if (wish.load(std::memory_order_relaxed) == 0) return;
+    const uint32_t value = wish.exchange(0, std::memory_order_relaxed);
+    if (value != 0) *option = std::min(value, 1u << 30);
+  };
+  take(request_.attention_every_steps, &options_.attention_every_steps);
+  take(request_.spectra_every_steps, &options_.spectra_every_steps);
+  take(request_.projections_every_steps, &options_.projections_every_steps);
+  take(request_.row_every, &options_.row_every);
+}
+
+void StepSampler::Begin(int64_t step) noexcept {
+  begin_nanos_ = clock_.MonotonicNanos();
+  TakeRequest();
+  in_step_ = true;
+  skipped_ = has_loss_ = false;
+  loss_sum_ = loss_tokens_ = learning_rate_ = 0;
+  step_ = step;
+  frame_.Clear();
+  frame_.step = step;
+  spectra_now_ = Due(step, options_.spectra_every_steps, governor_.sample_factor());
+  attention_now_ = Due(step, options_.attention_every_steps, governor_.sample_factor());
+  tracked_now_ = options_.spectra_every_steps > 0 &&
+                 Due(step, options_.projections_every_steps, governor_.projection_factor());
+  if (first_step_) window_from_ = step - 1;
+  first_step_ = false;
+  weights_.BeginStep(spectra_now_, tracked_now_, &frame_);
+  attention_.BeginStep(step, attention_now_, {options_.row_every, options_.sequence_every, options_.seed});
+}
+
+Status StepSampler::Forward(size_t layer, const AttentionCall& call) {
+  return in_step_ ? attention_.Forward(layer, call, &frame_) : OkStatus();
+}
+
+Status StepSampler::Backward(size_t layer, const AttentionCall& call) {
+  return in_step_ ? attention_.Backward(layer, call, &frame_) : OkStatus();
+}
+
+void StepSampler::Loss(double mean_loss, double tokens) noexcept {
+  if (!in_step_) return;
+  has_loss_ = true;
+  loss_sum_ += mean_loss * tokens;
+  loss_tokens_ += tokens;
+}
+
+void StepSampler::Scalar(uint16_t signal, double value) noexcept {
+  if (!in_step_) return;
+  ColumnWriter(layout_, &frame_, -1, signal).Set(0, value);
+  if (signal == kLearningRate) learning_rate_ = std::isfinite(value) ? value : 0;
+}
+
+void StepSampler::WriteScalars(int64_t own_nanos) noexcept {
+  const auto set = [this](uint16_t signal, double value) {
+    ColumnWriter(layout_, &frame_, -1, signal).Set(0, value);
+  };
+  if (has_loss_ && loss_tokens_ > 0) {
+    ColumnWriter(layout_, &frame_, -1, kLoss).Set(0, loss_sum_ / loss_tokens_, loss_tokens_);
+    set(kTokens, loss_tokens_);
+  }
+  set(kStepSeconds, static_cast<double>(clock_.MonotonicNanos() - begin_nanos_) * 1e-9);
+  set(kProbeHostSeconds, static_cast<double>(own_nanos) * 1e-9);
+  set(kSamplingInterval, sampling_interval());
+}
+
+FrameSlot& StepSampler::Finish(int64_t own_nanos) noexcept {
+  const int64_t start = clock_.MonotonicNanos();
+  weights_.EndStep(skipped_, learning_rate_);
+  frame_.window_from = window_from_;
+  frame_.skipped = skipped_;
+  if (spectra_now_) {
+    weights_.Report(&frame_);
+    window_from_ = step_;
+  }
+  const int64_t now = clock_.MonotonicNanos();
+  own_nanos += now - start;
+  frame_.time_unix_ns = clock_.WallNanos();
+  WriteScalars(own_nanos);
+  governor_.EndStep(sampled(), tracked_now_, now - begin_nanos_, own_nanos);
+  in_step_ = false;
+  return frame_;
+}
+
+void StepSampler::Publish() noexcept {
+  StepRecord& record = queue_.Slot();
+  record.is_event = false;
+  std::swap(record.frame, frame_);
+  queue_.Publish();
+}
+
+void StepSampler::PublishEvent(const EventSlot& event) noexcept {
+  StepRecord& record = queue_.Slot();
+  record.is_event = true;
+  record.event = event;
+  queue_.Publish();
+}
+
+}  // namespace foreshock::sdk
