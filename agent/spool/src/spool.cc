@@ -22,6 +22,10 @@ uint64_t BatchBytes(const Source& source, std::span<const SpoolItem> items) {
          source.key.attempt.size() + source.hello.size();
 }
 
+SourceInfo InfoOf(const Source& source) {
+  return {source.key, source.hello, source.durable_seq, source.acked_seq, source.attached > 0};
+}
+
 Status CheckItems(std::span<const SpoolItem> items) {
   for (const SpoolItem& item : items) {
     if (item.type >= kFirstReservedType) {
@@ -355,10 +359,15 @@ void Spool::Impl::PersistAcks(std::unique_lock<std::mutex>& lock, bool force) {
 std::vector<SourceInfo> Spool::Sources() const {
   std::lock_guard lock(impl_->mutex);
   std::vector<SourceInfo> infos;
-  for (const auto& [key, source] : impl_->index.sources) {
-    infos.push_back({key, source->hello, source->durable_seq, source->acked_seq, source->attached > 0});
-  }
+  for (const auto& [key, source] : impl_->index.sources) infos.push_back(InfoOf(*source));
   return infos;
+}
+
+std::optional<SourceInfo> Spool::Find(const SourceKey& key) const {
+  std::lock_guard lock(impl_->mutex);
+  const auto source = impl_->index.FindSource(key);
+  if (source == nullptr) return std::nullopt;
+  return InfoOf(*source);
 }
 
 uint64_t Spool::WaitForSources(uint64_t seen, std::chrono::nanoseconds timeout) const {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <initializer_list>
 
 #include "arena.h"
 #include "attention_problem.h"
@@ -96,6 +96,9 @@ void RunPass(const AttentionProblem& p, const Pass& pass, const Buffers& b, Atte
 }  // namespace
 
 size_t ProbeAttentionWorkspaceBytes(const AttentionProblem& problem) noexcept {
+  for (const TensorView* t : {&problem.q, &problem.k}) {
+    if (CheckShape(*t) != KernelStatus::kOk) return 0;
+  }
   Arena arena;
   Layout(problem, &arena);
   return arena.BytesNeeded();

@@ -47,12 +47,18 @@ KernelStatus CheckSequences(const AttentionProblem& p) {
 
 }  // namespace
 
-KernelStatus CheckTensor(const TensorView& t) {
-  if (!IsKnown(t.dtype) || t.dtype == DType::kFp64) return KernelStatus::kBadDType;
+KernelStatus CheckShape(const TensorView& t) {
   if (t.batch < 0 || t.seq < 0 || t.heads < 1 || t.dim < 1) return KernelStatus::kBadShape;
   if (t.batch > kMaxTokens || t.seq > kMaxTokens || t.heads > kMaxHeads || t.dim > kMaxDim) {
     return KernelStatus::kBadShape;
   }
+  return t.batch * t.seq > kMaxTokens ? KernelStatus::kBadShape : KernelStatus::kOk;
+}
+
+KernelStatus CheckTensor(const TensorView& t) {
+  if (!IsKnown(t.dtype) || t.dtype == DType::kFp64) return KernelStatus::kBadDType;
+  const KernelStatus status = CheckShape(t);
+  if (status != KernelStatus::kOk) return status;
   if (t.data == nullptr && t.batch > 0 && t.seq > 0) return KernelStatus::kNullPointer;
   return KernelStatus::kOk;
 }

@@ -11,6 +11,8 @@ inline constexpr int64_t kMaxTokens = int64_t{1} << 31;
 inline constexpr int64_t kMaxHeads = 65536;
 inline constexpr int64_t kMaxDim = 4096;
 
+// The sizes alone, whatever the pointers: what workspace sizes may be computed from.
+KernelStatus CheckShape(const TensorView& t);
 KernelStatus CheckTensor(const TensorView& t);
 KernelStatus CheckAttention(const AttentionProblem& p);
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "dot.h"
+
 namespace foreshock::kernels {
 namespace {
 
@@ -22,19 +24,13 @@ void LeftVectors(const WeightView& w, const Gram& gram, int32_t pairs, const Spe
       const double* v = buffers.vectors + p * w.d_head;
       for (int64_t i = 0; i < rows; ++i) {
         const double* row = buffers.tile + i * columns;
-        double sum = 0;
-        for (int64_t j = 0; j < w.d_head; ++j) sum += row[j] * v[j];
-        buffers.left[p * w.d_model + first + i] = sum * rest;
+        buffers.left[p * w.d_model + first + i] = DotInDouble(row, v, w.d_head) * rest;
       }
     }
   }
 }
 
-double Norm(const double* x, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += x[i] * x[i];
-  return std::sqrt(sum);
-}
+double Norm(const double* x, int64_t n) { return std::sqrt(DotInDouble(x, x, n)); }
 
 void Write(const double* from, double sign, int64_t n, int64_t stride, float* to) {
   if (to == nullptr) return;

@@ -1,5 +1,7 @@
+#include <bit>
 #include <cmath>
 
+#include "dot.h"
 #include "foreshock/sdk/weight_probe.h"
 #include "load.h"
 #include "weight_checks.h"
@@ -44,13 +46,21 @@ double ProjectOne(const T* data, const WeightView& w, const float* u, const floa
   return Bilinear(data, w.d_model, w.row_stride, u, w.d_head, w.col_stride, v);
 }
 
-double AbsDot(const float* a, const float* b, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-  return std::abs(sum);
+double AbsDot(const float* a, const float* b, int64_t n) { return std::abs(DotInDouble(a, b, n)); }
+
+uint64_t HashFloats(const float* x, int64_t n, uint64_t hash) {
+  for (int64_t i = 0; i < n; ++i) {
+    hash = (hash ^ std::bit_cast<uint32_t>(x[i])) * 0x100000001b3u;
+    hash ^= hash >> 29;
+  }
+  return hash;
 }
 
 }  // namespace
+
+uint64_t HashPairs(const float* u, int64_t d_model, const float* v, int64_t d_head) noexcept {
+  return HashFloats(v, kPairs * d_head, HashFloats(u, kPairs * d_model, 0xcbf29ce484222325u));
+}
 
 KernelStatus ProjectPairs(const WeightView* weights, int32_t n, const float* u, int64_t u_stride,
                           const float* v, int64_t v_stride, double* r) noexcept {

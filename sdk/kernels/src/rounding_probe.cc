@@ -100,11 +100,11 @@ void AddDeltas(const Buffers& b, int64_t count, RoundingHeadStats* head) {
   }
 }
 
-void RunHead(const RoundingProblem& p, int64_t head, const Buffers& b, RoundingHeadStats* stats) {
+void RunHead(const RoundingProblem& p, int64_t head, Buffers& b, RoundingHeadStats* stats) {
   int64_t deltas = 0;
   ForEachSampledSequence(p.attention, [&](const Sequence& s, int64_t first_row) {
     for (int64_t i = first_row; i < s.q_len; i += p.attention.sampling.row_every) {
-      const RoundingRow row = ComputeRoundingRow(p, s, i, head, b.row);
+      const RoundingRow row = ComputeRoundingRow(p, s, i, head, &b.row);
       if (!row.counts) continue;
       AddOutput(row, stats);
       if (p.d_o.data == nullptr) continue;
@@ -137,6 +137,9 @@ double RatioSums::StandardError() const noexcept {
 }
 
 size_t ProbeRoundingWorkspaceBytes(const RoundingProblem& problem) noexcept {
+  for (const TensorView* t : {&problem.attention.q, &problem.attention.k, &problem.v}) {
+    if (CheckShape(*t) != KernelStatus::kOk) return 0;
+  }
   Arena arena;
   Layout(problem, &arena);
   return arena.BytesNeeded();
@@ -148,7 +151,7 @@ KernelStatus ProbeRounding(const RoundingProblem& problem, RoundingHeadStats* he
   if (status != KernelStatus::kOk) return status;
   if (heads == nullptr) return KernelStatus::kNullPointer;
   Arena arena(workspace);
-  const Buffers buffers = Layout(problem, &arena);
+  Buffers buffers = Layout(problem, &arena);
   if (!arena.Fits()) return KernelStatus::kWorkspaceTooSmall;
   for (int64_t h = 0; h < problem.attention.q.heads; ++h) {
     heads[h] = RoundingHeadStats{};

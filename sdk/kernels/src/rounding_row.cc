@@ -4,32 +4,28 @@
 #include <cmath>
 #include <limits>
 
+#include "dot.h"
 #include "foreshock/sdk/dtype.h"
 
 namespace foreshock::kernels {
 namespace {
 
-double Dot(const float* a, const float* b, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-  return sum;
-}
-
 void Axpy(double factor, const float* x, double* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] += factor * static_cast<double>(x[i]);
 }
 
-// Calls f(first key, keys) for each block of keys that the row may see.
-template <typename F>
-void ForEachBlock(const KeyRange& keys, F&& f) {
-  for (int64_t key = keys.first; key < keys.last; key += kBlockKeys)
-    f(key, std::min(kBlockKeys, keys.last - key));
+// Loads a tile unless it holds those rows already.
+void LoadTile(const TensorView& t, int64_t batch, int64_t first, int64_t count, int64_t head,
+              CachedTile* tile) {
+  if (tile->batch == batch && tile->first == first && tile->count == count && tile->head == head) return;
+  LoadRows(t, batch, first, count, 1, head, tile->rows);
+  *tile = {tile->rows, batch, first, count, head};
 }
 
 class RowWork {
  public:
-  RowWork(const RoundingProblem& p, const Sequence& s, int64_t row, int64_t head, const RoundingRowBuffers& b)
-      : p_(p), s_(s), b_(b), row_(row), head_(head), keys_(KeysOf(p.attention, s, row)) {
+  RowWork(const RoundingProblem& p, const Sequence& s, int64_t row, int64_t head, RoundingRowBuffers* b)
+      : p_(p), s_(s), b_(*b), row_(row), head_(head), keys_(KeysOf(p.attention, s, row)) {
     kv_ = head / (p.attention.q.heads / p.attention.k.heads);
   }
 
@@ -48,8 +44,22 @@ class RowWork {
   void LoadQueryRow(const TensorView& t, float* to) const {
     LoadRows(t, s_.batch, s_.q_begin + row_, 1, 1, head_, to);
   }
-  void LoadKeyRows(const TensorView& t, int64_t key, int64_t keys, float* to) const {
-    LoadRows(t, s_.batch, s_.k_begin + key, keys, 1, kv_, to);
+
+  // Calls f(first key, keys) for each tile of keys that the row may see. Tiles begin at multiples of
+  // kBlockKeys, so that all rows of a sequence share them.
+  template <typename F>
+  void ForEachTile(F&& f) const {
+    for (int64_t key = keys_.first / kBlockKeys * kBlockKeys; key < keys_.last; key += kBlockKeys) {
+      f(key, std::min(kBlockKeys, s_.k_len - key));
+    }
+  }
+  const float* LoadKeys(int64_t key, int64_t keys) {
+    LoadTile(p_.attention.k, s_.batch, s_.k_begin + key, keys, kv_, &b_.k_tile);
+    return b_.k_tile.rows;
+  }
+  const float* LoadValues(int64_t key, int64_t keys) {
+    LoadTile(p_.v, s_.batch, s_.k_begin + key, keys, kv_, &b_.v_tile);
+    return b_.v_tile.rows;
   }
 
   // Fills probability (still the score), slope and key.
@@ -58,9 +68,8 @@ class RowWork {
     LoadQueryRow(a.q, b_.q);
     const ScoreRow score_row{&a, &s_, b_.q, row_, head_, keys_};
     const auto cap = static_cast<double>(a.softcap);
-    ForEachBlock(keys_, [&](int64_t key, int64_t keys) {
-      LoadKeyRows(a.k, key, keys, b_.k_tile);
-      ComputeScores(score_row, key, keys, b_.k_tile, DotPrecision::kDouble, b_.block);
+    ForEachTile([&](int64_t key, int64_t keys) {
+      ComputeScores(score_row, key, keys, LoadKeys(key, keys), DotPrecision::kDouble, b_.block);
       for (int32_t i = 0; i < b_.block->count; ++i, ++count_) {
         const double ratio = cap > 0 ? b_.block->capped[i] / cap : 0;
         b_.probability[count_] = b_.block->score[i];
@@ -101,10 +110,10 @@ class RowWork {
     const int64_t padded = PaddedDim(dim);
     std::fill(b_.o_ref, b_.o_ref + dim, 0.0);
     int64_t i = 0;
-    ForEachBlock(keys_, [&](int64_t key, int64_t keys) {
-      LoadKeyRows(p_.v, key, keys, b_.v_tile);
+    ForEachTile([&](int64_t key, int64_t keys) {
+      const float* v_rows = LoadValues(key, keys);
       for (; i < count_ && b_.key[i] < key + keys; ++i) {
-        Axpy(b_.probability[i], b_.v_tile + (b_.key[i] - key) * padded, b_.o_ref, dim);
+        Axpy(b_.probability[i], v_rows + (b_.key[i] - key) * padded, b_.o_ref, dim);
       }
     });
     LoadQueryRow(p_.o, b_.o);
@@ -136,15 +145,15 @@ class RowWork {
     std::fill(b_.dq_ref, b_.dq_ref + dim, 0.0);
     std::fill(b_.pk, b_.pk + dim, 0.0);
     int64_t i = 0;
-    ForEachBlock(keys_, [&](int64_t key, int64_t keys) {
-      LoadKeyRows(a.k, key, keys, b_.k_tile);
-      LoadKeyRows(p_.v, key, keys, b_.v_tile);
+    ForEachTile([&](int64_t key, int64_t keys) {
+      const float* k_rows = LoadKeys(key, keys);
+      const float* v_rows = LoadValues(key, keys);
       for (; i < count_ && b_.key[i] < key + keys; ++i) {
-        const float* k = b_.k_tile + (b_.key[i] - key) * PaddedDim(dim);
-        const float* v = b_.v_tile + (b_.key[i] - key) * PaddedDim(p_.v.dim);
+        const float* k = k_rows + (b_.key[i] - key) * PaddedDim(dim);
+        const float* v = v_rows + (b_.key[i] - key) * PaddedDim(p_.v.dim);
         const double weight = b_.probability[i] * b_.slope[i];
         Axpy(weight, k, b_.pk, dim);
-        Axpy(scale * weight * (Dot(b_.d_o, v, p_.v.dim) - out_.delta_ref), k, b_.dq_ref, dim);
+        Axpy(scale * weight * (DotInDouble(b_.d_o, v, p_.v.dim) - out_.delta_ref), k, b_.dq_ref, dim);
       }
     });
     LoadQueryRow(p_.dq, b_.dq);
@@ -158,7 +167,7 @@ class RowWork {
 
   const RoundingProblem& p_;
   const Sequence& s_;
-  const RoundingRowBuffers& b_;
+  RoundingRowBuffers& b_;
   int64_t row_;
   int64_t head_;
   int64_t kv_ = 0;
@@ -178,8 +187,8 @@ RoundingRowBuffers LayoutRoundingRow(const RoundingProblem& p, Arena* arena) {
   b.o = arena->Take<float>(v_dim);
   b.d_o = arena->Take<float>(v_dim);
   b.dq = arena->Take<float>(dim);
-  b.k_tile = arena->Take<float>(kBlockKeys * dim);
-  b.v_tile = arena->Take<float>(kBlockKeys * v_dim);
+  b.k_tile.rows = arena->Take<float>(kBlockKeys * dim);
+  b.v_tile.rows = arena->Take<float>(kBlockKeys * v_dim);
   b.probability = arena->Take<double>(keys);
   b.slope = arena->Take<double>(keys);
   b.key = arena->Take<int32_t>(keys);
@@ -191,7 +200,7 @@ RoundingRowBuffers LayoutRoundingRow(const RoundingProblem& p, Arena* arena) {
 }
 
 RoundingRow ComputeRoundingRow(const RoundingProblem& p, const Sequence& sequence, int64_t row, int64_t head,
-                               const RoundingRowBuffers& buffers) {
+                               RoundingRowBuffers* buffers) {
   return RowWork(p, sequence, row, head, buffers).Run();
 }
 

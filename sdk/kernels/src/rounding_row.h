@@ -24,13 +24,22 @@ struct RoundingRow {
   double delta_error = 0;   // -(dQ - dQ_ref).(P K) / (scale ||P K||^2)
 };
 
+// A tile of key or value rows, and which ones it holds: rows that follow each other mostly use the same.
+struct CachedTile {
+  float* rows = nullptr;
+  int64_t batch = -1;
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t head = 0;
+};
+
 struct RoundingRowBuffers {
   float* q = nullptr;  // padded vectors
   float* o = nullptr;
   float* d_o = nullptr;
   float* dq = nullptr;
-  float* k_tile = nullptr;
-  float* v_tile = nullptr;
+  CachedTile k_tile;
+  CachedTile v_tile;
   double* probability = nullptr;  // k_len entries of each: valid keys only
   double* slope = nullptr;        // derivative of the soft-cap
   int32_t* key = nullptr;
@@ -43,6 +52,6 @@ struct RoundingRowBuffers {
 RoundingRowBuffers LayoutRoundingRow(const RoundingProblem& p, Arena* arena);
 
 RoundingRow ComputeRoundingRow(const RoundingProblem& p, const Sequence& sequence, int64_t row, int64_t head,
-                               const RoundingRowBuffers& buffers);
+                               RoundingRowBuffers* buffers);
 
 }  // namespace foreshock::kernels

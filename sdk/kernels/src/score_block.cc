@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "dot.h"
 #include "load.h"
 
 namespace foreshock::kernels {
@@ -19,14 +20,6 @@ double DotFloat(const float* a, const float* b, int64_t padded) {
     for (int64_t k = 0; k < 4; ++k) sum[k] += static_cast<double>(lane[l + k]);
   }
   return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
-double DotDouble(const float* a, const float* b, int64_t padded) {
-  double lane[4] = {0, 0, 0, 0};
-  for (int64_t i = 0; i < padded; i += 4) {
-    for (int64_t l = 0; l < 4; ++l) lane[l] += static_cast<double>(a[i + l]) * static_cast<double>(b[i + l]);
-  }
-  return (lane[0] + lane[1]) + (lane[2] + lane[3]);
 }
 
 // Adds masks and biases of one entry to *score; false: masked.
@@ -74,6 +67,35 @@ class EntryBias {
   bool any_ = false;
 };
 
+// The precision is a template parameter so that the inner loop holds one dot product, inlined.
+template <DotPrecision kPrecision>
+void Compute(const ScoreRow& row, int64_t first_key, int64_t count, const float* k_tile, ScoreBlock* block) {
+  const AttentionProblem& p = *row.problem;
+  const int64_t padded = PaddedDim(p.q.dim);
+  const auto scale = static_cast<double>(p.scale);
+  const auto cap = static_cast<double>(p.softcap);
+  const EntryBias entry_bias(row);
+  const int64_t begin = std::max(row.keys.first - first_key, int64_t{0});
+  const int64_t end = std::min(row.keys.last - first_key, count);
+  int32_t n = 0;
+  for (int64_t j = begin; j < end; ++j) {
+    const float* k = k_tile + j * padded;
+    double score = 0;
+    if constexpr (kPrecision == DotPrecision::kDouble) {
+      score = scale * DotInDouble(row.q, k, padded);
+    } else {
+      score = scale * DotFloat(row.q, k, padded);
+    }
+    if (cap > 0) score = cap * std::tanh(score / cap);
+    block->capped[n] = score;
+    if (!entry_bias.Apply(first_key + j, &score)) continue;
+    block->score[n] = score;
+    block->key[n] = static_cast<int32_t>(j);
+    ++n;
+  }
+  block->count = n;
+}
+
 }  // namespace
 
 void LoadRows(const TensorView& t, int64_t batch, int64_t first, int64_t count, int64_t step, int64_t head,
@@ -90,26 +112,11 @@ void LoadRows(const TensorView& t, int64_t batch, int64_t first, int64_t count, 
 
 void ComputeScores(const ScoreRow& row, int64_t first_key, int64_t count, const float* k_tile,
                    DotPrecision precision, ScoreBlock* block) {
-  const AttentionProblem& p = *row.problem;
-  const int64_t padded = PaddedDim(p.q.dim);
-  const auto scale = static_cast<double>(p.scale);
-  const auto cap = static_cast<double>(p.softcap);
-  const EntryBias entry_bias(row);
-  const int64_t begin = std::max(row.keys.first - first_key, int64_t{0});
-  const int64_t end = std::min(row.keys.last - first_key, count);
-  int32_t n = 0;
-  for (int64_t j = begin; j < end; ++j) {
-    const float* k = k_tile + j * padded;
-    double score = scale * (precision == DotPrecision::kDouble ? DotDouble(row.q, k, padded)
-                                                               : DotFloat(row.q, k, padded));
-    if (cap > 0) score = cap * std::tanh(score / cap);
-    block->capped[n] = score;
-    if (!entry_bias.Apply(first_key + j, &score)) continue;
-    block->score[n] = score;
-    block->key[n] = static_cast<int32_t>(j);
-    ++n;
+  if (precision == DotPrecision::kDouble) {
+    Compute<DotPrecision::kDouble>(row, first_key, count, k_tile, block);
+  } else {
+    Compute<DotPrecision::kFloat>(row, first_key, count, k_tile, block);
   }
-  block->count = n;
 }
 
 }  // namespace foreshock::kernels

@@ -4,16 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "dot.h"
+
 namespace foreshock::kernels {
 namespace {
 
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
-
-double Dot(const double* a, const double* b, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
-  return sum;
-}
 
 void Axpy(double factor, const double* x, double* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] += factor * x[i];
@@ -21,7 +17,7 @@ void Axpy(double factor, const double* x, double* y, int64_t n) {
 
 // Turns x into the vector v of H = I - tau v v^T with H x = beta e_1 and v[0] = 1.
 double MakeReflector(double* x, int64_t n, double* beta) {
-  const double tail = Dot(x + 1, x + 1, n - 1);
+  const double tail = DotInDouble(x + 1, x + 1, n - 1);
   const double alpha = x[0];
   x[0] = 1;
   *beta = alpha;
@@ -42,17 +38,23 @@ double Bound(const Tridiagonal& t) {
   return bound;
 }
 
-// How many eigenvalues are greater than x.
-int64_t CountAbove(const Tridiagonal& t, double x, double tiny) {
-  int64_t above = 0;
-  double pivot = 1;
+// How many eigenvalues are greater than each x. The recurrence is a chain of divisions: several points at
+// once cost little more than one.
+constexpr int kPoints = 4;
+
+void CountAbove(const Tridiagonal& t, const double (&x)[kPoints], double tiny, int64_t (&above)[kPoints]) {
+  double pivot[kPoints];
+  double count[kPoints] = {};
+  std::fill(pivot, pivot + kPoints, 1.0);
   for (int64_t i = 0; i < t.n; ++i) {
-    const double off = i > 0 ? t.off[i - 1] : 0;
-    pivot = t.diagonal[i] - x - off * off / pivot;
-    if (std::abs(pivot) < tiny) pivot = -tiny;
-    if (pivot > 0) ++above;
+    const double square = i > 0 ? t.off[i - 1] * t.off[i - 1] : 0;
+    for (int p = 0; p < kPoints; ++p) {
+      const double next = t.diagonal[i] - x[p] - square / pivot[p];
+      pivot[p] = std::abs(next) < tiny ? -tiny : next;
+      count[p] += pivot[p] > 0 ? 1.0 : 0.0;
+    }
   }
-  return above;
+  for (int p = 0; p < kPoints; ++p) above[p] = static_cast<int64_t>(count[p]);
 }
 
 // T - shift I = P L U by Gaussian elimination with row exchanges; U has two superdiagonals.
@@ -131,7 +133,7 @@ void ApplyReflectors(const Tridiagonal& t, double* z) {
     if (t.tau[k] == 0) continue;
     const double* v = t.a + k * t.n + k + 1;
     const int64_t m = t.n - k - 1;
-    Axpy(-t.tau[k] * Dot(v, z + k + 1, m), v, z + k + 1, m);
+    Axpy(-t.tau[k] * DotInDouble(v, z + k + 1, m), v, z + k + 1, m);
   }
 }
 
@@ -148,7 +150,7 @@ void Tridiagonalise(Tridiagonal* t) {
     double* w = t->scratch;
     std::fill(w, w + m, 0.0);
     for (int64_t i = 0; i < m; ++i) Axpy(v[i] * t->tau[k], t->a + (k + 1 + i) * n + k + 1, w, m);
-    Axpy(-0.5 * t->tau[k] * Dot(w, v, m), v, w, m);
+    Axpy(-0.5 * t->tau[k] * DotInDouble(w, v, m), v, w, m);
     for (int64_t i = 0; i < m; ++i) {
       double* row = t->a + (k + 1 + i) * n + k + 1;
       const double vi = v[i];
@@ -172,13 +174,16 @@ void LargestEigenvalues(const Tridiagonal& t, int64_t count, double* values) {
     double high = ceiling;
     // The k-th largest is above `low` as long as more than k eigenvalues are.
     while (high - low > 2 * kEpsilon * bound) {
-      const double middle = low + (high - low) / 2;
-      if (middle <= low || middle >= high) break;
-      if (CountAbove(t, middle, tiny) > k) {
-        low = middle;
-      } else {
-        high = middle;
-      }
+      double x[kPoints];
+      int64_t above[kPoints];
+      const double part = (high - low) / (kPoints + 1);
+      for (int p = 0; p < kPoints; ++p) x[p] = low + part * (p + 1);
+      if (x[0] <= low || x[kPoints - 1] >= high) break;
+      CountAbove(t, x, tiny, above);
+      int below = 0;  // points under the eigenvalue
+      while (below < kPoints && above[below] > k) ++below;
+      if (below > 0) low = x[below - 1];
+      if (below < kPoints) high = x[below];
     }
     values[k] = low + (high - low) / 2;
     ceiling = high;
@@ -194,12 +199,12 @@ void OrthonormaliseAgainst(const double* vectors, int64_t count, int64_t n, doub
     const double least = axis < 0 ? negligible : 0.5 / static_cast<double>(n);
     // Twice: once leaves the rounding of a large part that was taken away.
     for (int pass = 0; pass < 2; ++pass) {
-      for (int64_t k = 0; k < count; ++k) Axpy(-Dot(vectors + k * n, x, n), vectors + k * n, x, n);
+      for (int64_t k = 0; k < count; ++k) Axpy(-DotInDouble(vectors + k * n, x, n), vectors + k * n, x, n);
     }
-    const double norm = std::sqrt(Dot(x, x, n));
+    const double norm = std::sqrt(DotInDouble(x, x, n));
     if (!(norm > least)) continue;
     for (int64_t i = 0; i < n; ++i) x[i] /= norm;
-    for (int64_t k = 0; k < count; ++k) Axpy(-Dot(vectors + k * n, x, n), vectors + k * n, x, n);
+    for (int64_t k = 0; k < count; ++k) Axpy(-DotInDouble(vectors + k * n, x, n), vectors + k * n, x, n);
     return;
   }
 }

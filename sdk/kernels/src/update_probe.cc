@@ -119,6 +119,7 @@ KernelStatus Check(const WeightView& wq, const WeightView& dwq, const WeightView
 }  // namespace
 
 size_t ProbeUpdateWorkspaceBytes(int64_t d_head) noexcept {
+  if (d_head < 0 || d_head > kMaxHead) return 0;
   Arena arena;
   Layout(&arena, d_head);
   return arena.BytesNeeded();

@@ -11,10 +11,13 @@ namespace foreshock::kernels {
 inline constexpr int64_t kMaxModel = int64_t{1} << 24;
 inline constexpr int64_t kMaxHead = 4096;
 
+inline bool ShapeInRange(const WeightView& w) {
+  return w.d_model >= 0 && w.d_head >= 0 && w.d_model <= kMaxModel && w.d_head <= kMaxHead;
+}
+
 inline KernelStatus CheckWeight(const WeightView& w) {
   if (!IsKnown(w.dtype)) return KernelStatus::kBadDType;
-  if (w.d_model < 0 || w.d_head < 0 || w.d_model > kMaxModel || w.d_head > kMaxHead)
-    return KernelStatus::kBadShape;
+  if (!ShapeInRange(w)) return KernelStatus::kBadShape;
   if (w.data == nullptr && w.d_model > 0 && w.d_head > 0) return KernelStatus::kNullPointer;
   return KernelStatus::kOk;
 }

@@ -21,6 +21,7 @@ struct Extents {
 Extents LargestOf(const WeightView* weights, int32_t n) {
   Extents e;
   for (int32_t h = 0; h < n; ++h) {
+    if (!ShapeInRange(weights[h])) continue;  // ProbeWeights refuses it
     e.model = std::max(e.model, weights[h].d_model);
     e.head = std::max(e.head, weights[h].d_head);
   }

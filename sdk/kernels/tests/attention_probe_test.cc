@@ -204,6 +204,37 @@ TEST(AttentionProbe, FlatScoresHaveFullEntropyAndAllTies) {
   EXPECT_NEAR(h.sink_weight_sum / 300, 1.0 / 300, 1e-7);
 }
 
+// Rows are met in blocks of keys: the extremes and the runner-up may lie in any of them, in any order.
+TEST(AttentionProbe, ExtremesInAnyBlock) {
+  const int64_t places[] = {0, 1, 127, 128, 129, 255, 256, 299};
+  for (int64_t largest : places) {
+    for (int64_t second : places) {
+      const int64_t smallest = (largest + second + 37) % 300;
+      if (second == largest || smallest == largest || smallest == second) continue;
+      SCOPED_TRACE(testing::Message() << largest << " " << second << " " << smallest);
+      CaseOptions o;
+      o.q_heads = o.kv_heads = 1;
+      o.q_lens = {2};
+      o.k_lens = {300};
+      o.causal = false;
+      o.dtype = DType::kFp32;
+      AttentionCase c(o);
+      c.problem.scale = 1;
+      for (int64_t d = 0; d < 16; ++d) {
+        c.q.Set(0, 0, 0, d, 1);
+        c.q.Set(0, 1, 0, d, 0.5);
+        c.k.Set(0, largest, 0, d, 3.00001);
+        c.k.Set(0, second, 0, d, 3);
+        c.k.Set(0, smallest, 0, d, -4);
+      }
+      ExpectMatches(c);
+      const AttentionHeadStats h = RunAttention(c.Problem())[0];
+      EXPECT_NEAR(h.logit_min, -64, 1e-4);
+      EXPECT_EQ(h.tied_rows, 2);
+    }
+  }
+}
+
 TEST(AttentionProbe, CountsAtTheThresholds) {
   // Two keys, one query with a single 1: scores are the keys' first entries.
   const auto run = [](float gap) {
@@ -246,6 +277,10 @@ TEST(AttentionProbe, RefusesBadArguments) {
   EXPECT_EQ(with([](auto* p) { p->k.dim = 8; }), KernelStatus::kBadShape);
   EXPECT_EQ(with([](auto* p) { p->k.batch = 1; }), KernelStatus::kBadShape);
   EXPECT_EQ(with([](auto* p) { p->q.seq = -1; }), KernelStatus::kBadShape);
+  EXPECT_EQ(with([](auto* p) { p->q.batch = p->k.batch = p->q.seq = int64_t{1} << 30; }),
+            KernelStatus::kBadShape);
+  EXPECT_EQ(with([](auto* p) { p->q.dim = p->k.dim = int64_t{1} << 60; }), KernelStatus::kBadShape);
+  EXPECT_EQ(with([](auto* p) { p->k.heads = 0; }), KernelStatus::kBadShape);
   EXPECT_EQ(with([](auto* p) { p->scale = NAN; }), KernelStatus::kBadOption);
   EXPECT_EQ(with([](auto* p) { p->softcap = -1; }), KernelStatus::kBadOption);
   EXPECT_EQ(with([](auto* p) { p->sampling.row_every = 0; }), KernelStatus::kBadOption);

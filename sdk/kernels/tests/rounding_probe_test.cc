@@ -217,6 +217,29 @@ TEST(RoundingProbe, RowsWhoseKeysCancelAreLeftOut) {
   }
 }
 
+// Uniform rows over equal keys, in one of two sequences made smaller: the median lies half-way between the
+// two sizes.
+TEST(RoundingProbe, LeavesOutBelowAMillionthOfTheMedian) {
+  for (double part : {0.45e-6, 0.55e-6, 2e-6, 1e-3}) {
+    CaseOptions o;
+    o.dtype = DType::kFp32;
+    o.causal = false;
+    AttentionCase c(o);
+    for (int64_t g = 0; g < 2; ++g) {
+      for (int64_t t = 0; t < 33; ++t) {
+        for (int64_t d = 0; d < 16; ++d) {
+          c.k.Set(0, t, g, d, std::sqrt(part) * c.k.Get(1, t, g, d));
+          for (int64_t b = 0; b < 4; ++b) c.q.Set(b / 2, t, 2 * g + b % 2, d, 0);
+        }
+      }
+    }
+    ExpectRounding(c, 1e-6);
+    for (const RoundingHeadStats& h : RunRounding(c.Rounding())) {
+      EXPECT_EQ(h.delta_error_left_out, part < 0.5e-6 ? 33 : 0) << part;
+    }
+  }
+}
+
 TEST(RoundingProbe, ZeroOutputsAreLeftOut) {
   AttentionCase c(CaseOptions{});
   for (int64_t b = 0; b < 2; ++b) {

@@ -21,6 +21,9 @@ void ExpectSpectrum(const HeadSpectrum& got, const reference::Matrix& w) {
   for (int i = 0; i < got.pairs; ++i) {
     const double relative = sigma[i] >= 0.01 * sigma[0] ? 1e-5 : 1e-3;
     EXPECT_LE(std::abs(got.sigma[i] - sigma[i]), relative * sigma[0]) << "sigma " << i;
+    if (i > 0) {
+      EXPECT_LE(got.sigma[i], got.sigma[i - 1]);
+    }
   }
   double square = 0;
   for (double s : sigma) square += s * s;
@@ -238,6 +241,10 @@ TEST(WeightProbe, TheSameInputGivesTheSameBits) {
   const StoredWeight w(RandomMatrix(96, 32, 5), DType::kBf16);
   const ProbedWeights a = Probe({w.view()}, {w.view()}, {}), b = Probe({w.view()}, {w.view()}, {});
   EXPECT_EQ(a.u_q, b.u_q);
+  EXPECT_EQ(HashPairs(a.u_q.data(), 96, a.v_q.data(), 32), HashPairs(b.u_q.data(), 96, b.v_q.data(), 32));
+  std::vector<float> other = a.v_q;
+  other[77] = std::nextafter(other[77], 1.0f);
+  EXPECT_NE(HashPairs(a.u_q.data(), 96, a.v_q.data(), 32), HashPairs(a.u_q.data(), 96, other.data(), 32));
   EXPECT_EQ(a.v_k, b.v_k);
   EXPECT_EQ(a.qk, b.qk);
 }
@@ -250,6 +257,9 @@ TEST(WeightProbe, RefusesBadArguments) {
   WeightView view = w.view();
   view.dtype = static_cast<DType>(9);
   EXPECT_EQ(Probe({view}, {}, {}).status, KernelStatus::kBadDType);
+  view = w.view();
+  view.d_model = -1;
+  EXPECT_EQ(Probe({w.view(), view}, {}, {}).status, KernelStatus::kBadShape);
   view = w.view();
   view.data = nullptr;
   EXPECT_EQ(Probe({view}, {}, {}).status, KernelStatus::kNullPointer);

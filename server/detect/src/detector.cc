@@ -12,6 +12,21 @@ class Detector::Impl {
  public:
   Impl(const RunInfo& info, const DetectorOptions& options) : view_(info), context_(info, options) {
     Add(MakeNonFinite());
+    Add(MakeGuardMissing());
+    Add(MakeRoundingBias(info));
+    Add(MakeDeltaError(info));
+    Add(MakeQkRunaway(info));
+    Add(MakeUpdateSignCoherence(info));
+    Add(MakeLogitSaturation(info));
+    Add(MakeTiedRowsRising(info));
+    Add(MakeEntropyCollapse(info));
+    Add(MakeLossDivergence());
+    Add(MakeDeadPlateau());
+    Add(MakeLossSpike());
+    Add(MakeGradNormSpike());
+    Add(MakeLossScaleCollapse());
+    Add(MakeStalled());
+    Add(MakeUnmonitored());
   }
 
   std::vector<Verdict> Observe(const StepSample& sample) {

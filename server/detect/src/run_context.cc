@@ -1,16 +1,27 @@
 #include "run_context.h"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
+
+#include "foreshock/base/catalogue.h"
 
 namespace foreshock::detect {
+namespace {
+
+constexpr size_t kRecentLogits = 3;
+constexpr double kBoundSlack = 1.01;  // rounding of the scores
+
+}  // namespace
 
 RunContext::RunContext(const RunInfo& info, const DetectorOptions& options)
     : info_(info),
       options_(options),
       disturbed_step_(-(int64_t{1} << 60)),
       switched_(info.layers),
-      guarded_(info.layers, info.qk_norm) {}
+      guarded_(info.layers, info.qk_norm),
+      bounded_(info.layers),
+      logit_bound_(std::sqrt(static_cast<double>(info.head_dim))),
+      logits_(size_t{info.layers} * info.heads, 0, kRecentLogits) {}
 
 void RunContext::Advance(const StepView& step) {
   step_ = step.step();
@@ -38,6 +49,10 @@ void RunContext::Advance(const StepView& step) {
         break;
     }
   }
+  if (samples_since_disturbance_ == 0) loss_.Restart();
+  const auto loss = step.FiniteScalar(kLoss);
+  new_loss_level_ = loss && loss_.Push(step_, *loss);
+  TrackLogits(step);
 }
 
 void RunContext::SetGuard(int32_t layer, bool on) {
@@ -49,6 +64,23 @@ void RunContext::SetGuard(int32_t layer, bool on) {
   any_switched_ = true;
   disturbed_step_ = step_;
   samples_since_disturbance_ = 0;
+}
+
+void RunContext::TrackLogits(const StepView& step) {
+  const HeadValues& logits = step.Heads(kLogitMax);
+  if (!logits.any) return;
+  logits_.PushAll(logits);
+  if (logit_bound_ == 0) return;
+  for (size_t layer = 0; layer < step.layers(); ++layer) {
+    bool known = false, within = true;
+    for (size_t head = layer * step.heads(); head < (layer + 1) * step.heads(); ++head) {
+      const double recent = logits_.Level(head);
+      if (std::isnan(recent)) continue;
+      known = true;
+      within = within && recent <= kBoundSlack * logit_bound_;
+    }
+    bounded_[layer] = known && within;
+  }
 }
 
 }  // namespace foreshock::detect

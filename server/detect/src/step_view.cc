@@ -20,7 +20,6 @@ void StepView::Load(const StepSample& sample) {
   for (HeadValues& signal : signals_) {
     if (!signal.any) continue;
     signal.any = false;
-    signal.flags = 0;
     std::fill(signal.present.begin(), signal.present.end(), uint8_t{0});
   }
   for (const ScalarSample& scalar : sample.scalars) {
@@ -37,6 +36,7 @@ void StepView::LoadSeries(const SeriesSample& series) {
   if (signal.value.empty()) {
     signal.value.resize(all_heads());
     signal.present.resize(all_heads());
+    signal.flags.resize(all_heads());
     signal.weight.assign(all_heads(), kNan);
     signal.error.assign(all_heads(), kNan);
   }
@@ -46,12 +46,12 @@ void StepView::LoadSeries(const SeriesSample& series) {
     const size_t at = series.layer * heads_ + series.heads[i];
     signal.value[at] = series.values[i];
     signal.present[at] = 1;
+    signal.flags[at] = series.flags;
     signal.weight[at] = i < series.weights.size() ? series.weights[i] : kNan;
     signal.error[at] = i < series.errors.size() ? series.errors[i] : kNan;
     signal.any = true;
     has_heads_ = true;
   }
-  signal.flags |= series.flags;
 }
 
 std::optional<double> StepView::Scalar(uint16_t signal) const {

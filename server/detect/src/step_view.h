@@ -17,9 +17,9 @@ namespace foreshock::detect {
 // The values of one signal over all heads, head index layer * heads + head.
 struct HeadValues {
   bool any = false;              // at least one head is present
-  uint8_t flags = 0;             // SeriesSample::Flag of any layer
   std::vector<double> value;     // 0 where missing: ask present first
   std::vector<uint8_t> present;  // 1: value holds (it may be NaN or Inf)
+  std::vector<uint8_t> flags;    // SeriesSample::Flag of heads that are present
   std::vector<double> weight;    // NaN where unknown
   std::vector<double> error;     // NaN where unknown
 

@@ -16,6 +16,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -127,6 +128,8 @@ class Spool {
   std::unique_ptr<SpoolReader> Read(const SourceKey& key, uint64_t after);
 
   std::vector<SourceInfo> Sources() const;
+  // One of them; nothing when it is not known (any more).
+  std::optional<SourceInfo> Find(const SourceKey& key) const;
   // A number that changes whenever a source is added. Returns at once when it differs from `seen`, else after
   // a change, Wake, or the timeout.
   uint64_t WaitForSources(uint64_t seen, std::chrono::nanoseconds timeout) const;

@@ -71,9 +71,9 @@ struct AttentionProblem {
 };
 
 // Sums over the rows of one query head. Divide by rows for what users see. rows == 0: everything is missing.
-// A row with a NaN among its valid scores makes every field but `rows` and `rows_visited` NaN. A row whose largest
-// score is infinite has no probabilities: entropy, saturation and sink weights become NaN; extremes, log-sum-exp
-// and the gap counts stay what they are.
+// A row with a NaN among its valid scores makes every field but `rows` and `rows_visited` NaN. A row whose
+// largest score is infinite has no probabilities: entropy, saturation and sink weights become NaN; extremes,
+// log-sum-exp and the gap counts stay what they are.
 struct AttentionHeadStats {
   double rows = 0;                     // rows with at least 2 valid keys: the denominator
   double rows_visited = 0;             // all sampled rows
@@ -94,7 +94,7 @@ inline constexpr double kUnitPGap = 0.0019550348358033506;  // -ln(1 - 2^-9)
 inline constexpr double kSaturatedProbability = 0.99;
 inline constexpr double kMaskedBelow = -1e4;
 
-// Bytes that ProbeAttention needs: depends on shapes alone (q, k, n_sinks).
+// Bytes that ProbeAttention needs: depends on the shapes of q and k alone; 0 for shapes that it refuses.
 size_t ProbeAttentionWorkspaceBytes(const AttentionProblem& problem) noexcept;
 
 // Fills q_heads entries of `heads`. On any status but kOk nothing is written.

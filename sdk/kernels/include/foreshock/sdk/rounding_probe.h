@@ -64,6 +64,8 @@ struct RoundingHeadStats {
   double delta_error_left_out = 0;  // rows whose ||P K||^2 is below 1e-6 of the head's median, or 0
 };
 
+// Bytes that ProbeRounding needs: depends on shapes, and on which gradients are given; 0 for shapes that it
+// refuses.
 size_t ProbeRoundingWorkspaceBytes(const RoundingProblem& problem) noexcept;
 
 // Fills q_heads entries of `heads`. On any status but kOk nothing is written.

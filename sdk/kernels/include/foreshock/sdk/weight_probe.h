@@ -74,6 +74,10 @@ KernelStatus ProjectPairs(const WeightView* weights, int32_t n, const float* u, 
 void MatchPairs(const float* u_old, const float* u_new, int64_t d_model, const float* v_old,
                 const float* v_new, int64_t d_head, double match[kPairs]) noexcept;
 
+// A 64-bit hash of the bits of one head's kPairs pairs: ranks that derived the same directions have the same
+// hash.
+uint64_t HashPairs(const float* u, int64_t d_model, const float* v, int64_t d_head) noexcept;
+
 // What one optimizer step did to W_Q W_K^T, to first order.
 struct UpdateSpectrum {
   double update_norm = 0;     // ||dW_Q||_F

@@ -35,7 +35,7 @@ inline constexpr int64_t kFirstStep = std::numeric_limits<int64_t>::min();
 inline constexpr int64_t kLastStep = std::numeric_limits<int64_t>::max();
 
 struct StoreOptions {
-  std::string folder;                      // created when missing
+  std::string folder = {};                 // created when missing
   uint64_t write_buffer_bytes = 64 << 20;  // more: fewer, larger files; the log on disk stays below ~4x
   uint64_t block_cache_bytes = 64 << 20;   // more: faster repeated reads
   rocksdb::Env* env = nullptr;             // tests: another file system; not owned
@@ -43,8 +43,8 @@ struct StoreOptions {
 
 // Frames of one attempt, by rising step. An empty attempt means the newest one.
 struct FrameQuery {
-  std::string run;
-  std::string attempt;
+  std::string run = {};
+  std::string attempt = {};
   uint32_t rank = kMerged;
   int64_t from_step = kFirstStep;
   int64_t to_step = kLastStep;  // inclusive
@@ -56,11 +56,11 @@ struct FrameQuery {
 
 // One signal over steps. Steps without the signal are left out.
 struct SeriesQuery {
-  std::string run;
-  std::string attempt;  // empty: the newest
+  std::string run = {};
+  std::string attempt = {};  // empty: the newest
   uint16_t signal = 0;
-  std::optional<uint32_t> layer;  // absent: scalars, or every layer
-  std::vector<uint32_t> heads;    // empty: all; heads that are not there are left out
+  std::optional<uint32_t> layer = {};  // absent: scalars, or every layer
+  std::vector<uint32_t> heads = {};    // empty: all; heads that are not there are left out
   int64_t from_step = kFirstStep;
   int64_t to_step = kLastStep;  // inclusive
   uint32_t rank = kMerged;
@@ -68,20 +68,20 @@ struct SeriesQuery {
 };
 
 struct StepQuery {
-  std::string run;
-  std::string attempt;  // empty: the newest
+  std::string run = {};
+  std::string attempt = {};  // empty: the newest
   int64_t step = kLastStep;
   uint32_t rank = kMerged;
-  std::vector<uint16_t> signals;  // empty: all
-  bool exact = false;             // this step, not an earlier one
+  std::vector<uint16_t> signals = {};  // empty: all
+  bool exact = false;                  // this step, not an earlier one
 };
 
 // One entry of the key-value space.
 struct MetaEntry {
-  std::string kind;  // 1..64 characters, whose it is: "alert", "action"
-  std::string run;   // empty: of no run; else deleted with the run
-  std::string key;
-  std::string value;
+  std::string kind = {};  // 1..64 characters, whose it is: "alert", "action"
+  std::string run = {};   // empty: of no run; else deleted with the run
+  std::string key = {};
+  std::string value = {};
 };
 
 class Store {

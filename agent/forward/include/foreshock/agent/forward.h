@@ -1,0 +1,76 @@
+// The agent's mouth: sends what the spool holds to the server, one Ingest.Stream per source.
+//
+// After connecting it says Hello, learns what the server already has, and sends from the first record that is
+// not acknowledged. What the server acknowledges as durable is acknowledged in the spool. When the server is
+// away it tries again with exponential backoff and jitter, for ever, and says so in one log line when it
+// begins and one when it ends; the spool keeps everything meanwhile. Actions, sampling changes and errors in
+// the server's replies go to a callback.
+//
+// Delivery is at least once: a record may be sent again after a reconnect, and the server drops it by its
+// seq.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "foreshock/agent/spool.h"
+#include "foreshock/base/clock.h"
+#include "foreshock/base/result.h"
+#include "foreshock/wire/types.h"
+
+namespace foreshock::agent {
+
+struct ForwarderOptions {
+  std::string address;  // host:port
+  std::string token;    // bearer token; empty: none
+  bool tls = false;
+  std::string ca_file;              // TLS roots; empty: the system's
+  std::string cert_file, key_file;  // of the agent, for mTLS; empty: none
+  size_t max_message_bytes = size_t{16} << 20;
+  int64_t connect_timeout_ms = 5000;  // also the limit on waiting for the server's answer to Hello
+  int64_t backoff_initial_ms = 200;   // doubles with every failure ...
+  int64_t backoff_max_ms = 30'000;    // ... up to this; each wait is a random half to whole of it
+  // Streams of sources whose trainer is gone, at a time; sources with a trainer always have theirs.
+  size_t max_backlog_streams = 16;
+  uint64_t seed = 0;  // of the jitter; 0: from the system
+  Clock* clock = &SystemClock::Instance();
+};
+
+struct ForwarderStats {
+  bool connected = false;      // at least one stream is open and greeted
+  uint64_t streams = 0;        // open and greeted now
+  uint64_t opened = 0;         // since the start
+  uint64_t failures = 0;       // streams that could not be opened, or broke
+  uint64_t sent = 0;           // records written, repetitions included
+  uint64_t acknowledged = 0;   // seqs acknowledged by the server since the start
+  uint64_t errors = 0;         // errors in replies
+  uint64_t undeliverable = 0;  // records longer than the server takes, left out and declared lost
+  std::string last_error;      // of the last failure or error, empty when there was none
+};
+
+class Forwarder {
+ public:
+  // Called for every reply with actions, sampling or an error; from several threads, must return soon.
+  using Downlink = std::function<void(const SourceKey&, const wire::Reply&)>;
+
+  // Starts; a server that is away is no failure. kInvalidArgument for an address or TLS files that make no
+  // sense. The spool must outlive it.
+  static Result<std::unique_ptr<Forwarder>> Start(Spool& spool, const ForwarderOptions& options,
+                                                  Downlink downlink);
+  ~Forwarder();  // stops
+
+  // Ends all streams. What the server has not acknowledged stays in the spool.
+  void Stop();
+
+  ForwarderStats Stats() const;
+
+  struct Impl;  // private to the implementation
+
+ private:
+  explicit Forwarder(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace foreshock::agent

@@ -1,0 +1,71 @@
+#include "server_state.h"
+
+#include "foreshock/base/logging.h"
+
+namespace foreshock::agent {
+namespace {
+
+constexpr std::string_view kComponent = "agent/forward";
+constexpr int64_t kRemindNs = 600'000'000'000;
+
+}  // namespace
+
+void ServerState::StreamOpened() {
+  std::lock_guard lock(mutex_);
+  ++stats_.opened;
+  ++stats_.streams;
+  if (away_) {
+    LogInfo(kComponent, "server is back",
+            {{"address", address_},
+             {"away_seconds", (clock_.MonotonicNanos() - away_since_ns_) / 1'000'000'000}});
+  } else if (stats_.opened == 1) {
+    LogInfo(kComponent, "connected to the server", {{"address", address_}});
+  }
+  away_ = false;
+}
+
+void ServerState::StreamClosed() {
+  std::lock_guard lock(mutex_);
+  --stats_.streams;
+}
+
+void ServerState::Failed(const SourceKey& key, const Status& status) {
+  std::lock_guard lock(mutex_);
+  ++stats_.failures;
+  stats_.last_error = status.ToString();
+  const int64_t now_ns = clock_.MonotonicNanos();
+  if (!away_) {
+    away_ = true;
+    away_since_ns_ = now_ns;
+  } else if (now_ns - logged_ns_ < kRemindNs) {
+    return;
+  }
+  logged_ns_ = now_ns;
+  LogWarning(kComponent,
+             stats_.streams > 0
+                 ? "stream to the server broke, keeping its records in the spool and trying again"
+                 : "server away, keeping records in the spool and trying again",
+             {{"address", address_}, {"source", key.ToString()}, {"error", status}});
+}
+
+void ServerState::ErrorReply(const SourceKey& key, const wire::IngestError& error, bool log) {
+  std::lock_guard lock(mutex_);
+  ++stats_.errors;
+  stats_.last_error = error.message;
+  if (!log) return;
+  LogWarning(
+      kComponent, "the server refuses a record",
+      {{"source", key.ToString()}, {"seq", error.seq}, {"field", error.field}, {"error", error.message}});
+}
+
+ForwarderStats ServerState::Stats() const {
+  std::lock_guard lock(mutex_);
+  ForwarderStats stats = stats_;
+  stats.connected = stats.streams > 0;
+  stats.sent = sent_.load();
+  stats.acknowledged = acknowledged_.load();
+  stats.undeliverable = undeliverable_.load();
+  return stats;
+}
+
+}  // namespace foreshock::agent

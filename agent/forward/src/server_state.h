@@ -1,0 +1,46 @@
+// Whether the server is there, as all streams together see it; turns their many failures into few log lines.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "foreshock/agent/forward.h"
+
+namespace foreshock::agent {
+
+// Thread-safe.
+class ServerState {
+ public:
+  ServerState(std::string address, Clock& clock) : address_(std::move(address)), clock_(clock) {}
+
+  // A stream is open and greeted; it is over.
+  void StreamOpened();
+  void StreamClosed();
+  // A stream could not be opened or broke. Logged when it is the first since all was well, then every ten
+  // minutes.
+  void Failed(const SourceKey& key, const Status& status);
+  // The server answered a record with an error. The first of each source's stream is logged.
+  void ErrorReply(const SourceKey& key, const wire::IngestError& error, bool log);
+
+  void CountSent() { ++sent_; }
+  void CountAcknowledged(uint64_t seqs) { acknowledged_ += seqs; }
+  void CountUndeliverable() { ++undeliverable_; }
+  ForwarderStats Stats() const;
+
+ private:
+  const std::string address_;
+  Clock& clock_;
+  std::atomic<uint64_t> sent_{0};
+  std::atomic<uint64_t> acknowledged_{0};
+  std::atomic<uint64_t> undeliverable_{0};
+
+  mutable std::mutex mutex_;  // guards everything below
+  ForwarderStats stats_;
+  bool away_ = false;
+  int64_t away_since_ns_ = 0;
+  int64_t logged_ns_ = 0;
+};
+
+}  // namespace foreshock::agent

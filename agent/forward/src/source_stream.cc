@@ -1,0 +1,244 @@
+#include "source_stream.h"
+
+#include <algorithm>
+
+#include "foreshock/base/logging.h"
+#include "foreshock/wire/codec.h"
+
+namespace foreshock::agent {
+namespace {
+
+constexpr std::string_view kComponent = "agent/forward";
+// How soon a sender that waits for records notices that its stream broke or its Hello changed.
+constexpr std::chrono::milliseconds kTick{200};
+constexpr std::chrono::seconds kGoodbyeWait{2};
+// A stream that lived this long was a success, even if it had nothing to send.
+constexpr int64_t kLongLifeNs = 5'000'000'000;
+
+}  // namespace
+
+SourceStream::SourceStream(Spool& spool, std::shared_ptr<rpc::Channel> channel,
+                           const ForwarderOptions& options, SourceKey key, ServerState& state,
+                           const Forwarder::Downlink& downlink, uint64_t seed)
+    : spool_(spool),
+      channel_(std::move(channel)),
+      options_(options),
+      key_(std::move(key)),
+      state_(state),
+      downlink_(downlink),
+      backoff_(std::chrono::milliseconds(options.backoff_initial_ms),
+               std::chrono::milliseconds(options.backoff_max_ms), seed),
+      thread_([this] { Run(); }) {}
+
+SourceStream::~SourceStream() {
+  Stop();
+  thread_.join();
+}
+
+void SourceStream::Stop() {
+  std::lock_guard lock(mutex_);
+  stopping_.store(true);
+  if (stream_ != nullptr) stream_->Cancel();
+  changed_.notify_all();
+}
+
+void SourceStream::Run() {
+  for (;;) {
+    progressed_.store(false);
+    const int64_t begun_ns = options_.clock->MonotonicNanos();
+    const End end = RunOnce();
+    if (end != End::kBroken || stopping_.load()) break;
+    if (progressed_.load() || options_.clock->MonotonicNanos() - begun_ns > kLongLifeNs) backoff_.Reset();
+    if (!WaitBeforeRetry()) break;
+  }
+  finished_.store(true);
+  spool_.Wake();  // the manager may start another
+}
+
+SourceStream::End SourceStream::RunOnce() {
+  const auto source = spool_.Find(key_);
+  if (!source.has_value()) return End::kGone;
+  auto opened = Open();
+  if (!opened.ok()) {
+    if (!stopping_.load()) state_.Failed(key_, opened.status());
+    return End::kBroken;
+  }
+  rpc::IngestStream& stream = **opened;
+  {
+    std::lock_guard lock(mutex_);
+    stream_ = &stream;
+    greeted_ = broken_ = false;
+    broken_status_ = OkStatus();
+    acked_seq_ = std::max(acked_seq_, source->acked_seq);
+    if (stopping_.load()) stream.Cancel();
+  }
+  error_logged_.store(false);
+  std::thread reader([this, &stream] { ReadReplies(stream); });
+  End end = End::kBroken;
+  Status status = Greet(stream, source->hello);
+  if (status.ok()) {
+    state_.StreamOpened();
+    end = SendRecords(stream, source->hello);
+    if (end == End::kGone) SayGoodbye(stream);
+    state_.StreamClosed();
+  } else {
+    Break(status);
+  }
+  stream.Cancel();
+  reader.join();
+  {
+    std::lock_guard lock(mutex_);
+    stream_ = nullptr;
+    status = broken_status_;
+  }
+  if (end == End::kBroken && !stopping_.load()) state_.Failed(key_, status);
+  return end;
+}
+
+// In short waits, because they cannot be interrupted.
+Result<std::unique_ptr<rpc::IngestStream>> SourceStream::Open() {
+  const int64_t deadline_ns = options_.clock->MonotonicNanos() + options_.connect_timeout_ms * 1'000'000;
+  for (;;) {
+    auto opened = rpc::OpenIngestStream(channel_, kTick);
+    if (opened.ok() || stopping_.load() || options_.clock->MonotonicNanos() >= deadline_ns) return opened;
+  }
+}
+
+// Says Hello and waits for the server's answer, which says where to begin.
+Status SourceStream::Greet(rpc::IngestStream& stream, const std::string& hello) {
+  FS_RETURN_IF_ERROR(stream.Write(wire::RecordType::kHello, hello));
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, std::chrono::milliseconds(options_.connect_timeout_ms),
+                    [this] { return greeted_ || broken_ || stopping_.load(); });
+  if (greeted_) return OkStatus();
+  if (broken_) return broken_status_;
+  return Status(Code::kUnavailable,
+                "no answer to Hello within " + std::to_string(options_.connect_timeout_ms) + " ms");
+}
+
+void SourceStream::SayGoodbye(rpc::IngestStream& stream) {
+  if (!stream.WritesDone().ok()) return;
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kGoodbyeWait, [this] { return broken_ || stopping_.load(); });
+}
+
+SourceStream::End SourceStream::SendRecords(rpc::IngestStream& stream, const std::string& hello) {
+  uint64_t after = 0;
+  {
+    std::lock_guard lock(mutex_);
+    after = acked_seq_;
+  }
+  lost_before_next_ = 0;
+  const auto reader = spool_.Read(key_, after);
+  for (;;) {
+    SpoolRecord record;
+    const auto next = reader->Next(&record, kTick);
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_.load()) return End::kStopped;
+      if (broken_) return End::kBroken;
+    }
+    if (!next.ok() && next.status().code() == Code::kNotFound) return End::kGone;
+    if (!next.ok()) {
+      Break(next.status().Annotate("spool"));
+      return End::kBroken;
+    }
+    if (!*next) {
+      // A trainer that connected again may have said something new about itself.
+      const auto source = spool_.Find(key_);
+      if (!source.has_value() || source->hello == hello) continue;
+      Break(Status(Code::kUnavailable, "the trainer has a new Hello"));
+      return End::kBroken;
+    }
+    const Status sent = SendRecord(stream, std::move(record));
+    if (!sent.ok()) {
+      Break(sent);
+      return stopping_.load() ? End::kStopped : End::kBroken;
+    }
+  }
+}
+
+Status SourceStream::SendRecord(rpc::IngestStream& stream, SpoolRecord record) {
+  if (record.lost_before > 0) {
+    LogError(kComponent, "the spool has lost records to corruption",
+             {{"source", key_.ToString()}, {"records", record.lost_before}, {"before_seq", record.seq}});
+    lost_before_next_ += record.lost_before;
+  }
+  if (TooLong(record)) {
+    ++lost_before_next_;
+    return OkStatus();
+  }
+  if (lost_before_next_ > 0) {
+    const auto head = wire::PeekHead(record.payload);
+    const uint64_t dropped = lost_before_next_ + (head.ok() ? head->dropped_before : 0);
+    record.payload = wire::WithDroppedBefore(std::move(record.payload), dropped);
+    lost_before_next_ = 0;
+  }
+  FS_RETURN_IF_ERROR(stream.Write(static_cast<wire::RecordType>(record.type), record.payload));
+  state_.CountSent();
+  return OkStatus();
+}
+
+// A record that the server can never take must not hold up those behind it: it is left out and declared lost.
+bool SourceStream::TooLong(const SpoolRecord& record) {
+  uint64_t limit = 0;
+  {
+    std::lock_guard lock(mutex_);
+    limit = max_message_bytes_;
+  }
+  const uint64_t bytes = record.payload.size() + wire::kRecordOverhead;
+  if (limit == 0 || bytes <= limit) return false;
+  LogError(kComponent, "record is longer than the server takes, left out",
+           {{"source", key_.ToString()}, {"seq", record.seq}, {"bytes", bytes}, {"limit", limit}});
+  state_.CountUndeliverable();
+  return true;
+}
+
+void SourceStream::ReadReplies(rpc::IngestStream& stream) {
+  for (;;) {
+    auto reply = stream.Read();
+    if (!reply.ok()) return Break(reply.status());
+    if (!reply->has_value()) return Break(Status(Code::kUnavailable, "the server closed the stream"));
+    TakeReply(**reply);
+  }
+}
+
+void SourceStream::TakeReply(const wire::Reply& reply) {
+  uint64_t durable = reply.durable_seq;
+  if (reply.hello.has_value()) durable = std::max(durable, reply.hello->durable_seq);
+  uint64_t progress = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (durable > acked_seq_) {
+      progress = durable - acked_seq_;
+      acked_seq_ = durable;
+    }
+    if (reply.hello.has_value()) {
+      greeted_ = true;
+      max_message_bytes_ = reply.hello->max_message_bytes;
+    }
+    changed_.notify_all();
+  }
+  if (progress > 0) {
+    state_.CountAcknowledged(progress);
+    progressed_.store(true);
+    spool_.Acknowledge(key_, durable);
+  }
+  if (reply.error.has_value()) state_.ErrorReply(key_, *reply.error, !error_logged_.exchange(true));
+  if (!reply.actions.empty() || reply.sampling.has_value() || reply.error.has_value()) downlink_(key_, reply);
+}
+
+void SourceStream::Break(const Status& status) {
+  std::lock_guard lock(mutex_);
+  if (!broken_) broken_status_ = status;
+  broken_ = true;
+  changed_.notify_all();
+}
+
+bool SourceStream::WaitBeforeRetry() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, backoff_.Next(), [this] { return stopping_.load(); });
+  return !stopping_.load();
+}
+
+}  // namespace foreshock::agent

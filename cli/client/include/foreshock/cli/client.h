@@ -1,0 +1,54 @@
+// The server as the command line sees it: one call a question. gRPC stays behind client.cc.
+//
+// Every call takes at most Options::timeout_ms (Watch and Report: none) and answers kUnavailable when the
+// server cannot be reached; the message then names the address. Not thread-safe.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "foreshock/base/result.h"
+#include "foreshock/v1/control.pb.h"
+#include "foreshock/v1/query.pb.h"
+
+namespace foreshock::cli {
+
+struct ClientOptions {
+  std::string server = "127.0.0.1:7400";  // host:port
+  std::string token;                      // bearer token; empty: none
+  std::string ca_file;                    // TLS roots; empty: the system's
+  std::string cert_file, key_file;        // mTLS; empty: none
+  bool tls = false;
+  int timeout_ms = 10'000;
+};
+
+// kInvalidArgument when `server` is not host:port with a port of 1 to 65535.
+Status CheckServerAddress(const std::string& server);
+
+class Client {
+ public:
+  // Does not wait for the connection. kInvalidArgument for a wrong address or unreadable files.
+  static Result<std::unique_ptr<Client>> Create(const ClientOptions& options);
+  virtual ~Client() = default;
+
+  virtual Result<v1::ListRunsReply> ListRuns(const v1::ListRunsRequest& request) = 0;
+  virtual Result<v1::Run> GetRun(const std::string& run) = 0;
+  // All points, by rising step.
+  virtual Result<v1::SeriesPoints> ReadSeries(const v1::ReadSeriesRequest& request) = 0;
+  virtual Result<v1::StepReply> ReadStep(const v1::ReadStepRequest& request) = 0;
+  virtual Result<v1::ListAlertsReply> ListAlerts(const v1::ListAlertsRequest& request) = 0;
+  virtual Result<v1::ListEventsReply> ListEvents(const v1::ListEventsRequest& request) = 0;
+  virtual Result<v1::ServerStatus> GetStatus() = 0;
+  virtual Result<v1::ActReply> Act(const v1::ActRequest& request) = 0;
+  virtual Result<v1::ListActionsReply> ListActions(const std::string& run) = 0;
+
+  // Calls `each` for every update until it returns false, the run ends, or the connection breaks.
+  virtual Status Watch(const v1::WatchRequest& request,
+                       const std::function<bool(const v1::WatchUpdate&)>& each) = 0;
+  // Calls `each` for every piece of the page.
+  virtual Status Report(const v1::ReportRequest& request,
+                        const std::function<Status(const std::string&)>& each) = 0;
+};
+
+}  // namespace foreshock::cli

@@ -1,0 +1,172 @@
+#include "foreshock/cli/client.h"
+
+#include <grpcpp/client_context.h>
+
+#include <charconv>
+#include <chrono>
+
+#include "foreshock/rpc/grpc_channel.h"
+#include "foreshock/rpc/ingest_client.h"
+#include "foreshock/rpc/services.h"
+#include "foreshock/rpc/status.h"
+
+namespace foreshock::cli {
+namespace {
+
+class GrpcClient final : public Client {
+ public:
+  GrpcClient(ClientOptions options, std::shared_ptr<rpc::Channel> channel)
+      : options_(std::move(options)),
+        channel_(std::move(channel)),
+        query_(v1::Query::NewStub(rpc::GrpcChannel(*channel_))),
+        control_(v1::Control::NewStub(rpc::GrpcChannel(*channel_))) {}
+
+  Result<v1::ListRunsReply> ListRuns(const v1::ListRunsRequest& request) override {
+    return Call<v1::ListRunsReply>(
+        [&](grpc::ClientContext* context, auto* reply) { return query_->ListRuns(context, request, reply); });
+  }
+  Result<v1::Run> GetRun(const std::string& run) override {
+    v1::GetRunRequest request;
+    request.set_run(run);
+    return Call<v1::Run>(
+        [&](grpc::ClientContext* context, auto* reply) { return query_->GetRun(context, request, reply); });
+  }
+  Result<v1::StepReply> ReadStep(const v1::ReadStepRequest& request) override {
+    return Call<v1::StepReply>(
+        [&](grpc::ClientContext* context, auto* reply) { return query_->ReadStep(context, request, reply); });
+  }
+  Result<v1::ListAlertsReply> ListAlerts(const v1::ListAlertsRequest& request) override {
+    return Call<v1::ListAlertsReply>([&](grpc::ClientContext* context, auto* reply) {
+      return query_->ListAlerts(context, request, reply);
+    });
+  }
+  Result<v1::ListEventsReply> ListEvents(const v1::ListEventsRequest& request) override {
+    return Call<v1::ListEventsReply>([&](grpc::ClientContext* context, auto* reply) {
+      return query_->ListEvents(context, request, reply);
+    });
+  }
+  Result<v1::ServerStatus> GetStatus() override {
+    return Call<v1::ServerStatus>([&](grpc::ClientContext* context, auto* reply) {
+      return query_->GetStatus(context, v1::GetStatusRequest(), reply);
+    });
+  }
+  Result<v1::ActReply> Act(const v1::ActRequest& request) override {
+    return Call<v1::ActReply>(
+        [&](grpc::ClientContext* context, auto* reply) { return control_->Act(context, request, reply); });
+  }
+  Result<v1::ListActionsReply> ListActions(const std::string& run) override {
+    v1::ListActionsRequest request;
+    request.set_run(run);
+    return Call<v1::ListActionsReply>([&](grpc::ClientContext* context, auto* reply) {
+      return control_->ListActions(context, request, reply);
+    });
+  }
+
+  Result<v1::SeriesPoints> ReadSeries(const v1::ReadSeriesRequest& request) override {
+    grpc::ClientContext context;
+    Prepare(&context, true);
+    v1::SeriesPoints all, piece;
+    auto reader = query_->ReadSeries(&context, request);
+    while (reader->Read(&piece)) all.mutable_points()->MergeFrom(piece.points());
+    const Status status = Told(reader->Finish());
+    if (!status.ok()) return status;
+    return all;
+  }
+
+  Status Watch(const v1::WatchRequest& request,
+               const std::function<bool(const v1::WatchUpdate&)>& each) override {
+    grpc::ClientContext context;
+    Prepare(&context, false);
+    v1::WatchUpdate update;
+    auto reader = query_->Watch(&context, request);
+    while (reader->Read(&update)) {
+      if (each(update)) continue;
+      context.TryCancel();
+      reader->Finish();  // cancelled by us: its status says nothing
+      return OkStatus();
+    }
+    return Told(reader->Finish());
+  }
+
+  Status Report(const v1::ReportRequest& request,
+                const std::function<Status(const std::string&)>& each) override {
+    grpc::ClientContext context;
+    Prepare(&context, false);
+    v1::ReportChunk chunk;
+    auto reader = query_->Report(&context, request);
+    while (reader->Read(&chunk)) {
+      const Status status = each(chunk.html());
+      if (status.ok()) continue;
+      context.TryCancel();
+      reader->Finish();
+      return status;
+    }
+    return Told(reader->Finish());
+  }
+
+ private:
+  void Prepare(grpc::ClientContext* context, bool with_deadline) const {
+    if (!options_.token.empty()) context->AddMetadata("authorization", "Bearer " + options_.token);
+    if (with_deadline) {
+      context->set_deadline(std::chrono::system_clock::now() +
+                            std::chrono::milliseconds(options_.timeout_ms));
+    }
+  }
+
+  Status Told(const grpc::Status& status) const {
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      return Status(Code::kUnavailable, "server " + options_.server + ": " + status.error_message());
+    }
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+      return Status(Code::kUnavailable, "server " + options_.server + ": no answer within " +
+                                            std::to_string(options_.timeout_ms) + " ms");
+    }
+    return rpc::FromGrpc(status);
+  }
+
+  template <typename Reply, typename Method>
+  Result<Reply> Call(Method method) {
+    grpc::ClientContext context;
+    Prepare(&context, true);
+    Reply reply;
+    const Status status = Told(method(&context, &reply));
+    if (!status.ok()) return status;
+    return reply;
+  }
+
+  ClientOptions options_;
+  std::shared_ptr<rpc::Channel> channel_;
+  std::unique_ptr<v1::Query::Stub> query_;
+  std::unique_ptr<v1::Control::Stub> control_;
+};
+
+}  // namespace
+
+Status CheckServerAddress(const std::string& server) {
+  const auto wrong = [&](const std::string& why) {
+    return Status(Code::kInvalidArgument, "server: '" + server + "': " + why + "; expected host:port");
+  };
+  const size_t colon = server.rfind(':');
+  if (colon == std::string::npos) return wrong("no port");
+  if (colon == 0) return wrong("no host");
+  int port = 0;
+  const char* end = server.data() + server.size();
+  const auto [at, error] = std::from_chars(server.data() + colon + 1, end, port);
+  if (error != std::errc() || at != end || port < 1 || port > 65535) return wrong("port is not 1 to 65535");
+  return OkStatus();
+}
+
+Result<std::unique_ptr<Client>> Client::Create(const ClientOptions& options) {
+  FS_RETURN_IF_ERROR(CheckServerAddress(options.server));
+  rpc::ChannelOptions channel_options;
+  channel_options.address = options.server;
+  channel_options.tls = options.tls;
+  channel_options.ca_file = options.ca_file;
+  channel_options.cert_file = options.cert_file;
+  channel_options.key_file = options.key_file;
+  channel_options.max_message_bytes = 256u << 20;  // one step of a very large model is one answer
+  FS_ASSIGN_OR_RETURN(auto channel, rpc::Channel::Create(channel_options));
+  return std::unique_ptr<Client>(std::make_unique<GrpcClient>(options, std::move(channel)));
+}
+
+}  // namespace foreshock::cli

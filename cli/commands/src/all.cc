@@ -1,0 +1,15 @@
+#include "commands.h"
+
+namespace foreshock::cli {
+
+std::vector<std::unique_ptr<Command>> AllCommands() {
+  std::vector<std::unique_ptr<Command>> commands;
+  for (const auto make :
+       {MakeUp, MakeRuns, MakeShow, MakeSeries, MakeHeads, MakeAlerts, MakeWatch, MakeSummary, MakeReport,
+        MakeAct, MakeActions, MakeReplay, MakeDoctor, MakeCatalogue}) {
+    commands.push_back(make());
+  }
+  return commands;
+}
+
+}  // namespace foreshock::cli

@@ -1,0 +1,25 @@
+// One maker a command. Private.
+#pragma once
+
+#include <memory>
+
+#include "foreshock/cli/command.h"
+
+namespace foreshock::cli {
+
+std::unique_ptr<Command> MakeUp();
+std::unique_ptr<Command> MakeRuns();
+std::unique_ptr<Command> MakeShow();
+std::unique_ptr<Command> MakeSeries();
+std::unique_ptr<Command> MakeHeads();
+std::unique_ptr<Command> MakeAlerts();
+std::unique_ptr<Command> MakeWatch();
+std::unique_ptr<Command> MakeSummary();
+std::unique_ptr<Command> MakeReplay();
+std::unique_ptr<Command> MakeAct();
+std::unique_ptr<Command> MakeActions();
+std::unique_ptr<Command> MakeReport();
+std::unique_ptr<Command> MakeDoctor();
+std::unique_ptr<Command> MakeCatalogue();
+
+}  // namespace foreshock::cli

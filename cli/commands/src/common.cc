@@ -1,0 +1,74 @@
+#include "common.h"
+
+#include "foreshock/base/catalogue.h"
+#include "foreshock/json/json.h"
+
+namespace foreshock::cli {
+namespace {
+
+int ExitOf(Code code) {
+  switch (code) {
+    case Code::kOk:
+      return kExitOk;
+    case Code::kInvalidArgument:
+    case Code::kOutOfRange:
+    case Code::kIo:
+    case Code::kDataLoss:
+      return kExitUsage;
+    case Code::kUnavailable:
+      return kExitUnreachable;
+    default:
+      return kExitNegative;
+  }
+}
+
+}  // namespace
+
+int Fail(Context& context, const Status& status) {
+  context.out.flush();
+  context.err << "foreshock: " << Printable(status.ToString()) << "\n";
+  return ExitOf(status.code());
+}
+
+void ServerArgs::Declare(ArgSink& sink) {
+  sink.Option("--server", &options_.server, "the server's gRPC address, host:port", "FORESHOCK_SERVER");
+  sink.Option("--token", &options_.token, "bearer token", "FORESHOCK_TOKEN");
+  sink.Flag("--tls", &options_.tls, "talk TLS");
+  sink.Option("--ca-file", &options_.ca_file, "PEM file of the roots to trust (default: the system's)");
+  sink.Option("--cert-file", &options_.cert_file, "PEM file of this client's certificate");
+  sink.Option("--key-file", &options_.key_file, "PEM file of this client's key");
+  sink.Option("--timeout-ms", &timeout_ms_, "longest wait for an answer, in milliseconds");
+  sink.Flag("--json", &json_, "print JSON");
+}
+
+Result<std::unique_ptr<Client>> ServerArgs::Connect() const {
+  const int64_t timeout_ms = timeout_ms_.value_or(10'000);
+  FS_RETURN_IF_ERROR(CheckRange("timeout-ms", timeout_ms, 1, 3'600'000));
+  ClientOptions options = options_;
+  options.timeout_ms = static_cast<int>(timeout_ms);
+  return Client::Create(options);
+}
+
+void PrintJson(Context& context, const google::protobuf::Message& message) {
+  context.out << json::ToJson(message) << "\n";
+}
+
+Status CheckRange(const std::string& field, int64_t value, int64_t least, int64_t most) {
+  if (value >= least && value <= most) return OkStatus();
+  return Status(Code::kInvalidArgument, field + ": " + std::to_string(value) + ": expected " +
+                                            std::to_string(least) + " to " + std::to_string(most));
+}
+
+Status CheckSignal(const std::string& name) {
+  if (FindSignal(name) != nullptr) return OkStatus();
+  std::string close;
+  for (const SignalInfo& info : SignalCatalogue()) {
+    if (info.name.find(name) == std::string_view::npos) continue;
+    close.append(close.empty() ? " Did you mean " : ", ").append(info.name);
+  }
+  if (!close.empty()) close += "?";
+  return Status(Code::kInvalidArgument,
+                "signal: '" + name + "': unknown; `foreshock catalogue` lists all." + close);
+}
+
+}  // namespace foreshock::cli

@@ -1,0 +1,43 @@
+// What the commands share: options of every command that asks the server, complaints, exit statuses. Private.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "foreshock/base/result.h"
+#include "foreshock/cli/client.h"
+#include "foreshock/cli/command.h"
+
+namespace google::protobuf {
+class Message;
+}
+
+namespace foreshock::cli {
+
+// Prints "foreshock: MESSAGE" and gives the exit status that goes with the code.
+int Fail(Context& context, const Status& status);
+
+// --server, --token, TLS, --timeout-ms and --json.
+class ServerArgs {
+ public:
+  void Declare(ArgSink& sink);
+  Result<std::unique_ptr<Client>> Connect() const;
+  bool json() const { return json_; }
+  const std::string& server() const { return options_.server; }
+
+ private:
+  ClientOptions options_;
+  std::optional<int64_t> timeout_ms_ = 10'000;
+  bool json_ = false;
+};
+
+// One JSON object, one line.
+void PrintJson(Context& context, const google::protobuf::Message& message);
+
+// "layer: -1: 0 to 4095" unless the value lies within.
+Status CheckRange(const std::string& field, int64_t value, int64_t least, int64_t most);
+
+// kInvalidArgument unless the catalogue knows the name; names those that resemble it.
+Status CheckSignal(const std::string& name);
+
+}  // namespace foreshock::cli

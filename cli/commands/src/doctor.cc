@@ -1,0 +1,141 @@
+// foreshock doctor
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "commands.h"
+#include "common.h"
+#include "foreshock/cli/number.h"
+#include "foreshock/cli/render.h"
+#include "foreshock/json/json.h"
+
+namespace foreshock::cli {
+namespace {
+
+// Whether something listens on a unix socket; the reason when nothing does.
+Status Listens(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return Status(Code::kInvalidArgument, "socket: " + std::to_string(path.size()) + " characters, at most " +
+                                              std::to_string(sizeof(address.sun_path) - 1));
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return Status(Code::kIo, std::string("socket: ") + std::strerror(errno));
+  const int failed = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  const int why = errno;
+  close(fd);
+  return failed == 0 ? OkStatus() : Status(Code::kUnavailable, path + ": " + std::strerror(why));
+}
+
+void AddFinding(std::vector<std::string>* findings, const std::string& run, const std::string& text) {
+  findings->push_back("run " + run + ": " + text);
+}
+
+// What an operator should know of a run: what is not measured, what was lost.
+void InspectRun(const v1::Run& run, std::vector<std::string>* findings) {
+  if (run.state() == v1::RUN_STATE_SILENT)
+    AddFinding(findings, run.run(), "silent: no data and no announced end");
+  for (const v1::Unmonitored& part : run.unmonitored()) {
+    AddFinding(findings, run.run(), "unmonitored: " + part.name() + ": " + part.reason());
+  }
+  for (const v1::Attempt& attempt : run.attempts()) {
+    for (const v1::Source& source : attempt.sources()) {
+      const std::string rank = "rank " + std::to_string(source.rank()) + " of attempt " + attempt.attempt();
+      if (source.dropped() > 0) {
+        AddFinding(findings, run.run(), std::to_string(source.dropped()) + " records lost, " + rank);
+      }
+      if (source.quarantined() > 0) {
+        AddFinding(findings, run.run(),
+                   std::to_string(source.quarantined()) + " records quarantined, " + rank);
+      }
+      const double skew = static_cast<double>(source.clock_skew_ns()) * 1e-9;
+      if (!(std::abs(skew) <= 60)) {
+        AddFinding(findings, run.run(), "clock is off by " + FormatDuration(skew) + ", " + rank);
+      }
+    }
+  }
+}
+
+class Doctor final : public Command {
+ public:
+  CommandSpec Spec() override {
+    return {
+        "doctor", "Is everything reachable, is anything lost or not monitored?",
+        "Exit status 0 when all is well, 1 when there are findings, 3 when no server answers.\n\nExamples:\n"
+        "  foreshock doctor\n  foreshock doctor --agent unix:/run/foreshock/agent.sock\n"
+        "  foreshock doctor --json",
+        [this](ArgSink& sink) {
+          sink.Option("--agent", &agent_, "the agent's address, unix:PATH", "FORESHOCK_ADDR");
+          server_.Declare(sink);
+        }};
+  }
+
+  int Run(Context& context) override {
+    auto client = server_.Connect();
+    if (!client.ok()) return Fail(context, client.status());
+    const Status agent = InspectAgent();
+    const auto status = (*client)->GetStatus();
+    if (!status.ok()) {
+      if (!server_.json()) PrintAgent(context, agent);
+      return Fail(context, status.status());
+    }
+    std::vector<std::string> findings;
+    if (!agent.ok()) findings.push_back("agent: " + agent.message());
+    if (status->health() != "ok") findings.push_back("server: " + status->health());
+    const auto runs = (*client)->ListRuns({});
+    if (!runs.ok()) return Fail(context, runs.status());
+    for (const v1::Run& run : runs->runs()) InspectRun(run, &findings);
+    if (server_.json()) {
+      PrintAll(context, *status, findings);
+    } else {
+      context.out << "server " << server_.server() << ": " << RenderStatus(*status, context.style);
+      PrintAgent(context, agent);
+      for (const std::string& finding : findings) {
+        context.out << context.style(Paint::kYellow, "finding") << "  " << Printable(finding) << "\n";
+      }
+      if (findings.empty()) context.out << context.style(Paint::kGreen, "all is well") << "\n";
+    }
+    return findings.empty() ? kExitOk : kExitNegative;
+  }
+
+ private:
+  Status InspectAgent() const {
+    if (!agent_.starts_with("unix:")) return OkStatus();  // file: and grpc: go without an agent
+    return Listens(agent_.substr(5));
+  }
+
+  void PrintAgent(Context& context, const Status& agent) const {
+    if (!agent_.starts_with("unix:")) {
+      context.out << "agent: not asked (--agent unix:PATH or FORESHOCK_ADDR)\n";
+    } else {
+      context.out << "agent " << Printable(agent_) << ": "
+                  << (agent.ok() ? "listens" : Printable(agent.message())) << "\n";
+    }
+  }
+
+  void PrintAll(Context& context, const v1::ServerStatus& status,
+                const std::vector<std::string>& findings) const {
+    json::Writer out;
+    out.BeginObject().Key("server");
+    json::Write(status, &out);
+    out.Key("agent").String(agent_).Key("findings").BeginArray();
+    for (const std::string& finding : findings) out.String(finding);
+    out.EndArray().EndObject();
+    context.out << out.text() << "\n";
+  }
+
+  std::string agent_;
+  ServerArgs server_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeDoctor() { return std::make_unique<Doctor>(); }
+
+}  // namespace foreshock::cli

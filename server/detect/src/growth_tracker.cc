@@ -1,0 +1,113 @@
+#include "growth_tracker.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "robust.h"
+
+namespace foreshock::detect {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr GrowthTracker::Scales kScales;
+
+double Positive(double x) { return x > 0 ? x : 0; }
+
+}  // namespace
+
+void GrowthTracker::Clear() {
+  history_.clear();
+  spreads_.clear();
+  std::fill(features_.begin(), features_.end(), Features());
+  ready_ = false;
+}
+
+const GrowthTracker::Snapshot* GrowthTracker::Before(int64_t step, size_t back) const {
+  if (history_.size() <= back) return nullptr;
+  const auto end = history_.end() - back;
+  const auto it = std::upper_bound(history_.begin(), end, step,
+                                   [](int64_t s, const Snapshot& snap) { return s < snap.step; });
+  return it == history_.begin() ? nullptr : &*std::prev(it);
+}
+
+double GrowthTracker::UsualSpread(int64_t before) const {
+  std::vector<double> values;
+  for (const Spread& spread : spreads_) {
+    if (spread.step <= before) values.push_back(spread.value);
+  }
+  if (values.size() < kMinSpreads) return kNan;
+  return std::max(MedianInPlace(values), kMinSpread);
+}
+
+void GrowthTracker::Update(int64_t step, std::span<const double> logs) {
+  ready_ = false;
+  std::fill(features_.begin(), features_.end(), Features());
+  history_.push_back({step, std::vector<float>(logs.begin(), logs.end())});
+  const int64_t window =
+      std::max(kWindowSteps, static_cast<int64_t>(kWindowShare * static_cast<double>(step)));
+  const Snapshot* start = Before(step - window, kWindowSamples);
+  if (!start) return;
+  window_start_ = start->step;
+  const double log_age =
+      std::log(static_cast<double>(step) / std::max<double>(static_cast<double>(start->step), 20));
+
+  slopes_.assign(logs.size(), kNan);
+  scratch_.clear();
+  for (size_t head = 0; head < logs.size(); ++head) {
+    slopes_[head] = (logs[head] - start->logs[head]) / log_age;
+    if (std::isfinite(slopes_[head])) scratch_.push_back(slopes_[head]);
+  }
+  const bool relative = scratch_.size() >= kMinHeads;
+  const Baseline between = RobustBaseline(scratch_, &mad_scratch_);
+  if (between.count == 0) return;
+  const double usual = UsualSpread(start->step);
+  spreads_.push_back({step, relative ? between.scale : std::abs(between.median)});
+  if (spreads_.size() > kSpreads) spreads_.pop_front();
+  Trim(step);
+  // A run is young until it has three windows behind it: everything grows then.
+  if (std::isnan(usual) || step < 3 * window) return;
+
+  const Snapshot* past =
+      Before(static_cast<int64_t>((1 - kGrowthShare) * static_cast<double>(step)), kWindowSamples);
+  if (!past) past = &history_.front();
+  if (past->step > start->step) past = start;
+  const auto median_of = [&](auto value) {
+    scratch_.clear();
+    for (size_t head = 0; head < logs.size(); ++head) {
+      if (std::isfinite(value(head))) scratch_.push_back(value(head));
+    }
+    return MedianInPlace(scratch_);
+  };
+  const auto growth = [&](size_t head) { return logs[head] - past->logs[head]; };
+  median_log_ = median_of([&](size_t head) { return logs[head]; });
+  const double median_growth = relative ? median_of(growth) : 0;
+  ready_ = true;
+  for (size_t head = 0; head < logs.size(); ++head) {
+    if (!std::isfinite(slopes_[head])) continue;
+    Features& f = features_[head];
+    f.slope = slopes_[head];
+    f.z = (f.slope - (relative ? between.median : 0)) / usual;
+    f.growth = growth(head) - median_growth;
+    f.level = relative ? logs[head] - median_log_ : f.growth;
+    const double product = Positive(f.slope) / kScales.slope * Positive(f.z) / kScales.z * Positive(f.level) /
+                           kScales.level * Positive(f.growth) / kScales.growth;
+    f.score = std::sqrt(std::sqrt(product));
+  }
+}
+
+void GrowthTracker::Trim(int64_t step) {
+  const auto oldest = static_cast<int64_t>((1 - kGrowthShare) * static_cast<double>(step));
+  while (history_.size() > 2 * kWindowSamples && history_[1].step <= std::min(oldest, window_start_)) {
+    history_.pop_front();
+  }
+  if (history_.size() <= kMaxSnapshots) return;
+  // Thin the older half: its spacing doubles, which the growth over a fifth of the run's age does not notice.
+  std::deque<Snapshot> kept;
+  for (size_t i = 0; i < history_.size(); ++i) {
+    if (i >= history_.size() / 2 || i % 2 == 0) kept.push_back(std::move(history_[i]));
+  }
+  history_ = std::move(kept);
+}
+
+}  // namespace foreshock::detect

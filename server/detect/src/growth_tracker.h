@@ -1,0 +1,86 @@
+// How remarkably each head of a run grows in one signal (docs/design/2026-11-29-detection.md).
+//
+// Four features a head, none of which knows the model's size, learning rate or loss:
+//   slope   d log(value) / d log(step) over the last 200 steps: healthy growth is a power of the run's age
+//   with a
+//           small exponent, a runaway is exponential and its exponent rises without bound
+//   z       slope less the median head's, in units of what is usual between the heads of this run
+//   level   log(value / median head's value)
+//   growth  log growth over the last fifth of the run's age, less the median head's
+// The score is their geometric mean, each divided by what is remarkable alone. It is high only when all four
+// are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+namespace foreshock::detect {
+
+class GrowthTracker {
+ public:
+  struct Features {
+    double slope = 0, z = 0, level = 0, growth = 0;
+    double score = 0;
+  };
+
+  // Parameters of the score; the defaults are what the rules use.
+  struct Scales {
+    double slope = 2;       // grows as the square of the run's age
+    double z = 8;           // eight times the usual spread between heads
+    double level = 0.693;   // twice the median head
+    double growth = 0.693;  // doubled against the median head
+  };
+
+  explicit GrowthTracker(size_t heads) : features_(heads) {}
+
+  // `logs`: log of the value a head, NaN where it is missing or not finite. Steps must rise.
+  void Update(int64_t step, std::span<const double> logs);
+  // Forgets everything: what the values mean has changed.
+  void Clear();
+
+  // Of the last Update; scores are 0 while there is no baseline.
+  std::span<const Features> features() const { return features_; }
+  bool ready() const { return ready_; }
+  // First step of the window over which the slope was taken.
+  int64_t window_start() const { return window_start_; }
+  // The median head's log value.
+  double median_log() const { return median_log_; }
+
+ private:
+  struct Snapshot {
+    int64_t step;
+    std::vector<float> logs;
+  };
+  struct Spread {
+    int64_t step;
+    double value;
+  };
+
+  // Newest snapshot at or before `step` and at least `back` samples old; nullptr when there is none.
+  const Snapshot* Before(int64_t step, size_t back) const;
+  double UsualSpread(int64_t before) const;
+  void Trim(int64_t step);
+
+  static constexpr int64_t kWindowSteps = 200;  // the memory of common optimizers (beta2 0.99 to 0.999)
+  static constexpr size_t kWindowSamples = 5;
+  static constexpr double kWindowShare = 0.05;  // of the run's age, when that is longer
+  static constexpr double kGrowthShare = 0.2;
+  static constexpr size_t kSpreads = 110;
+  static constexpr size_t kMinSpreads = 8;
+  static constexpr size_t kMaxSnapshots = 192;
+  static constexpr double kMinSpread = 0.02;
+  static constexpr size_t kMinHeads = 4;  // fewer have no median head: a head is then its own measure
+
+  std::deque<Snapshot> history_;
+  std::deque<Spread> spreads_;
+  std::vector<Features> features_;
+  std::vector<double> scratch_, mad_scratch_, slopes_;
+  bool ready_ = false;
+  int64_t window_start_ = 0;
+  double median_log_ = 0;
+};
+
+}  // namespace foreshock::detect

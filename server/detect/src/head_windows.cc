@@ -1,0 +1,40 @@
+#include "head_windows.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace foreshock::detect {
+
+HeadWindows::HeadWindows(size_t heads, size_t capacity, size_t recent)
+    : length_(capacity + recent), recent_(recent), ring_(heads * length_), next_(heads), count_(heads) {}
+
+void HeadWindows::Push(size_t head, double value) {
+  if (!std::isfinite(value)) return;
+  ring_[head * length_ + next_[head]] = static_cast<float>(value);
+  next_[head] = (next_[head] + 1) % length_;
+  if (count_[head] < length_) ++count_[head];
+}
+
+void HeadWindows::PushAll(const HeadValues& values) {
+  for (size_t head = 0; head < next_.size(); ++head) {
+    if (values.present[head]) Push(head, values.value[head]);
+  }
+}
+
+float HeadWindows::At(size_t head, size_t age) const {
+  return ring_[head * length_ + (next_[head] + length_ - 1 - age) % length_];
+}
+
+double HeadWindows::Level(size_t head) const {
+  values_.clear();
+  for (size_t age = 0; age < std::min<size_t>(recent_, count_[head]); ++age) values_.push_back(At(head, age));
+  return MedianInPlace(values_);
+}
+
+Baseline HeadWindows::Get(size_t head) const {
+  values_.clear();
+  for (size_t age = recent_; age < count_[head]; ++age) values_.push_back(At(head, age));
+  return RobustBaseline(values_, &scratch_);
+}
+
+}  // namespace foreshock::detect

@@ -1,0 +1,44 @@
+#include "loss_track.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace foreshock::detect {
+
+bool LossTrack::Push(int64_t step, double loss) {
+  if (!has_initial_) initial_ = loss;
+  has_initial_ = true;
+  if (open_.empty()) open_from_ = step;
+  open_.push_back(loss);
+  const bool sparse = last_step_ >= 0 && step - last_step_ >= kBlockSteps;
+  last_step_ = step;
+  if (!sparse && step - open_from_ + 1 < kBlockSteps) return false;
+  const double block = MedianInPlace(open_);
+  open_.clear();
+  ++block_count_;
+  blocks_.Push(block);
+  level_ = blocks_.Recent(kLevelBlocks);
+  if (known() && (!has_best_ || level_ < best_)) {
+    best_ = level_;
+    has_best_ = true;
+  }
+  // Noise is learned while the loss is near its best: what a divergence adds is no noise.
+  const double learned = std::max(initial_ - best_, 0.0);
+  const bool calm = has_best_ && level_ - best_ <= std::max(0.1 * learned, 0.02 * std::abs(best_));
+  if (known() && (calm || residuals_.size() < kMinNoise)) residuals_.Push(block - level_);
+  return true;
+}
+
+void LossTrack::Restart() {
+  blocks_.Clear();
+  open_.clear();
+  has_best_ = false;
+}
+
+double LossTrack::threshold() const {
+  const Baseline noise = residuals_.Get();
+  const double scatter = noise.count >= 8 ? 5 * noise.scale : 0.1 * std::abs(best_);
+  return std::max({0.1 * (initial_ - best_), scatter, 0.02 * std::abs(best_)});
+}
+
+}  // namespace foreshock::detect

@@ -1,0 +1,217 @@
+#include "foreshock/server/merge/merger.h"
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "foreshock/base/logging.h"
+#include "foreshock/server/merge/merge_frames.h"
+#include "step_queue.h"
+
+namespace foreshock::merge {
+namespace {
+
+class MergerImpl final : public Merger, private store::Observer {
+ public:
+  MergerImpl(store::Store& store, const Clock& clock, const MergerOptions& options)
+      : store_(store), clock_(clock), wait_ns_(options.wait.count()) {}
+
+  ~MergerImpl() override {
+    subscription_.reset();
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  Status Begin(bool own_thread) {
+    subscription_ = store_.Subscribe(this);
+    FS_RETURN_IF_ERROR(LoadLeftOvers());
+    if (own_thread) thread_ = std::thread([this] { Run(); });
+    return OkStatus();
+  }
+
+  void Tick() override {
+    std::lock_guard tick(tick_mutex_);
+    while (MergeNext()) {
+    }
+  }
+
+  Stats stats() const override {
+    std::lock_guard lock(mutex_);
+    Stats stats = stats_;
+    for (const auto& [key, attempt] : attempts_) stats.pending += attempt.queue.size();
+    return stats;
+  }
+
+ private:
+  struct Attempt {
+    explicit Attempt(int64_t wait_ns) : queue(wait_ns) {}
+    std::string run, name;
+    StepQueue queue;
+  };
+  using Key = std::pair<uint32_t, uint32_t>;  // run, attempt
+
+  static constexpr auto kPollPeriod = std::chrono::milliseconds(500);
+
+  // --- Observer, on the writer's thread
+  void OnSource(const store::Origin& origin, const wire::Hello& hello) override {
+    std::lock_guard lock(mutex_);
+    Of(origin).AddSource(origin.source.rank, hello.world_size, origin.source.incarnation);
+  }
+  void OnFrame(const store::Origin& origin, const std::shared_ptr<const wire::Frame>& frame) override {
+    std::lock_guard lock(mutex_);
+    Of(origin).AddFrame(origin.source.rank, frame, clock_.MonotonicNanos());
+    news_ = true;
+    wake_.notify_one();
+  }
+  void OnGoodbye(const store::Origin& origin, const std::shared_ptr<const wire::Goodbye>&) override {
+    std::lock_guard lock(mutex_);
+    Of(origin).Leave(origin.source.rank);
+    news_ = true;
+    wake_.notify_one();
+  }
+  void OnRunDeleted(const std::string& run) override {
+    std::lock_guard lock(mutex_);
+    std::erase_if(attempts_, [&](const auto& item) { return item.second.run == run; });
+  }
+
+  StepQueue& Of(const store::Origin& origin) {
+    Attempt& attempt =
+        attempts_.try_emplace({origin.source.run, origin.source.attempt}, wait_ns_).first->second;
+    attempt.run = origin.run;
+    attempt.name = origin.attempt;
+    return attempt.queue;
+  }
+
+  Status LoadLeftOvers() {
+    for (const store::RunInfo& run : store_.ListRuns()) {
+      for (const store::AttemptInfo& info : run.attempts) {
+        for (const store::SourceInfo& source : info.sources) {
+          OnSource({source.id, info.run, info.attempt}, *source.hello);
+          if (source.goodbye) OnGoodbye({source.id, info.run, info.attempt}, nullptr);
+        }
+      }
+    }
+    FS_ASSIGN_OR_RETURN(const auto steps, store_.UnmergedSteps());
+    for (const auto& left : steps) {
+      std::string run, attempt;
+      {
+        std::lock_guard lock(mutex_);
+        const auto it = attempts_.find({left.attempt.run, left.attempt.attempt});
+        if (it == attempts_.end()) continue;
+        run = it->second.run, attempt = it->second.name;
+      }
+      std::set<uint32_t> ranks;
+      FS_ASSIGN_OR_RETURN(const std::vector<RankFrame> frames, FramesOf(run, attempt, left.step));
+      for (const RankFrame& frame : frames) ranks.insert(frame.rank);
+      std::lock_guard lock(mutex_);
+      attempts_.at({left.attempt.run, left.attempt.attempt})
+          .queue.AddLeftOver(left.step, ranks, clock_.MonotonicNanos());
+    }
+    return OkStatus();
+  }
+
+  // The frames that the ranks have at a step, the newest of each.
+  Result<std::vector<RankFrame>> FramesOf(const std::string& run, const std::string& attempt, int64_t step) {
+    FS_ASSIGN_OR_RETURN(const store::AttemptInfo info, store_.GetAttempt(run, attempt));
+    std::set<uint32_t> ranks;
+    for (const store::SourceInfo& source : info.sources) ranks.insert(source.id.rank);
+    std::vector<RankFrame> frames;
+    for (const uint32_t rank : ranks) {
+      const store::FrameQuery query{
+          .run = run, .attempt = attempt, .rank = rank, .from_step = step, .to_step = step};
+      FS_RETURN_IF_ERROR(store_.ReadFrames(query, [&](store::StoredFrame stored) {
+        frames.push_back({rank, std::move(stored.frame)});
+        return true;
+      }));
+    }
+    return frames;
+  }
+
+  // Merges one step of any attempt; false when nothing is due or the store refuses.
+  bool MergeNext() {
+    Key key;
+    std::string run, attempt;
+    std::optional<StepQueue::Due> due;
+    {
+      std::lock_guard lock(mutex_);
+      for (auto& [candidate, entry] : attempts_) {
+        due = entry.queue.Take(clock_.MonotonicNanos());
+        if (!due) continue;
+        key = candidate, run = entry.run, attempt = entry.name;
+        break;
+      }
+    }
+    if (!due) return false;
+    bool complete = true;
+    const Status status = MergeStep(key, run, attempt, *due, &complete);
+    std::lock_guard lock(mutex_);
+    if (!status.ok() && status.code() != Code::kNotFound) {
+      const auto it = attempts_.find(key);
+      if (it != attempts_.end()) it->second.queue.GiveBack(*due);
+      LogWarning("server/merge", "cannot merge a step, will try again",
+                 {{"run", run}, {"step", due->step}, {"error", status}});
+      return false;
+    }
+    stats_.merged += due->amended ? 0 : 1;
+    stats_.amended += due->amended ? 1 : 0;
+    stats_.incomplete += complete ? 0 : 1;
+    return true;
+  }
+
+  Status MergeStep(const Key& key, const std::string& run, const std::string& attempt,
+                   const StepQueue::Due& due, bool* complete) {
+    const store::SourceId id{key.first, key.second, store::kMerged, 0};
+    const uint64_t as_of = store_.Stamp();
+    if (due.only != nullptr) return store_.PutMerged(id, due.only, due.amended, as_of);
+    FS_ASSIGN_OR_RETURN(const store::AttemptInfo info, store_.GetAttempt(run, attempt));
+    FS_ASSIGN_OR_RETURN(std::vector<RankFrame> frames, FramesOf(run, attempt, due.step));
+    if (frames.empty()) return OkStatus();
+    *complete = frames.size() == info.world_size;
+    for (const RankFrame& item : frames) *complete = *complete && item.frame.parts <= 1;
+    auto merged = std::make_shared<const wire::Frame>(MergeFrames(std::move(frames), *complete));
+    return store_.PutMerged(id, std::move(merged), due.amended, as_of);
+  }
+
+  void Run() {
+    for (;;) {
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait_for(lock, kPollPeriod, [this] { return news_ || stopping_; });
+        if (stopping_) return;
+        news_ = false;
+      }
+      Tick();
+    }
+  }
+
+  store::Store& store_;
+  const Clock& clock_;
+  const int64_t wait_ns_;
+  std::mutex tick_mutex_;  // one Tick at a time
+  mutable std::mutex
+      mutex_;  // guards everything below; the store may be held when it is taken, not the reverse
+  std::condition_variable wake_;
+  std::map<Key, Attempt> attempts_;
+  Stats stats_;
+  bool news_ = false;
+  bool stopping_ = false;
+  std::unique_ptr<store::Subscription> subscription_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Merger>> Merger::Start(store::Store& store, const Clock& clock,
+                                              const MergerOptions& options) {
+  auto merger = std::make_unique<MergerImpl>(store, clock, options);
+  FS_RETURN_IF_ERROR(merger->Begin(options.own_thread));
+  return std::unique_ptr<Merger>(std::move(merger));
+}
+
+}  // namespace foreshock::merge

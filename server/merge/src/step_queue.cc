@@ -1,0 +1,78 @@
+#include "step_queue.h"
+
+#include <algorithm>
+
+#include "foreshock/server/store/parts.h"
+
+namespace foreshock::merge {
+
+void StepQueue::AddSource(uint32_t rank, uint32_t world_size, uint32_t incarnation) {
+  world_size_ = std::max(world_size_, world_size);
+  uint32_t& newest = incarnations_[rank];
+  if (incarnation <= newest) return;
+  newest = incarnation;
+  gone_.erase(rank);
+  last_done_.reset();
+}
+
+void StepQueue::AddFrame(uint32_t rank, const std::shared_ptr<const wire::Frame>& frame, int64_t now_ns) {
+  const auto [it, fresh] = steps_.try_emplace(frame->step);
+  Step& step = it->second;
+  if (fresh) step.first_seen_ns = now_ns;
+  if (world_size_ == 1) step.only.push_back(frame);
+  std::set<uint32_t>& parts = step.parts[rank];
+  parts.insert(frame->part);
+  if (parts.size() < std::max(frame->parts, 1u)) return;
+  step.ranks.insert(rank);
+  // A rank that missed a step is waited for again once it is back in time.
+  if (!last_done_ || frame->step > *last_done_) gone_.erase(rank);
+}
+
+void StepQueue::AddLeftOver(int64_t step, const std::set<uint32_t>& ranks, int64_t now_ns) {
+  Step& entry = steps_[step];
+  entry.first_seen_ns = now_ns;
+  entry.ranks = ranks;
+}
+
+bool StepQueue::IsWaitedFor(const Step& step, bool amended) const {
+  // A frame that has begun to come is worth the wait, whoever sends it.
+  for (const auto& [rank, parts] : step.parts) {
+    if (!step.ranks.contains(rank)) return true;
+  }
+  for (uint32_t rank = 0; rank < world_size_ && !amended; ++rank) {
+    if (!step.ranks.contains(rank) && !gone_.contains(rank)) return true;
+  }
+  return false;
+}
+
+std::optional<StepQueue::Due> StepQueue::Take(int64_t now_ns) {
+  if (steps_.empty()) return std::nullopt;
+  const auto first = steps_.begin();
+  Step& step = first->second;
+  Due due;
+  due.step = first->first;
+  due.amended = !step.first_time && last_done_ && due.step <= *last_done_;
+  const bool in_time = now_ns - step.first_seen_ns < wait_ns_;
+  if (!step.due_now && in_time && IsWaitedFor(step, due.amended)) return std::nullopt;
+  if (world_size_ == 1 && step.only.size() == 1) due.only = step.only.front();
+  if (world_size_ == 1 && step.only.size() > 1) {
+    std::vector<wire::Frame> parts;
+    for (const auto& part : step.only) parts.push_back(*part);
+    due.only = std::make_shared<const wire::Frame>(store::JoinParts(std::move(parts)));
+  }
+  for (uint32_t rank = 0; rank < world_size_ && !due.amended; ++rank) {
+    if (!step.ranks.contains(rank)) gone_.insert(rank);
+  }
+  steps_.erase(first);
+  last_done_ = std::max(last_done_.value_or(due.step), due.step);
+  return due;
+}
+
+void StepQueue::GiveBack(const Due& due) {
+  Step& step = steps_[due.step];
+  step.due_now = true;
+  step.first_time = !due.amended;
+  if (due.only != nullptr) step.only.insert(step.only.begin(), due.only);
+}
+
+}  // namespace foreshock::merge

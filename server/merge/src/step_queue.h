@@ -1,0 +1,60 @@
+// StepQueue: which steps of one attempt wait for which ranks. Pure bookkeeping; time comes in as nanoseconds.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "foreshock/wire/types.h"
+
+namespace foreshock::merge {
+
+class StepQueue {
+ public:
+  explicit StepQueue(int64_t wait_ns) : wait_ns_(wait_ns) {}
+
+  // A process of a rank is there. A new one may go back in steps.
+  void AddSource(uint32_t rank, uint32_t world_size, uint32_t incarnation);
+  // A rank will send no more.
+  void Leave(uint32_t rank) { gone_.insert(rank); }
+  // A frame, or a part of one.
+  void AddFrame(uint32_t rank, const std::shared_ptr<const wire::Frame>& frame, int64_t now_ns);
+  // A step left over by an earlier life, and who has sent it.
+  void AddLeftOver(int64_t step, const std::set<uint32_t>& ranks, int64_t now_ns);
+
+  struct Due {
+    int64_t step = 0;
+    bool amended = false;                     // was merged before
+    std::shared_ptr<const wire::Frame> only;  // the whole frame, in a world of one rank
+  };
+  // Takes out the next step to merge; nullopt: none is due. What comes for the step from here on amends it.
+  std::optional<Due> Take(int64_t now_ns);
+  // Puts a step back that could not be merged; it is due at once.
+  void GiveBack(const Due& due);
+
+  size_t size() const { return steps_.size(); }
+  uint32_t world_size() const { return world_size_; }
+
+ private:
+  struct Step {
+    int64_t first_seen_ns = 0;
+    bool due_now = false;
+    bool first_time = false;                       // given back: not merged before, whatever last_done_ says
+    std::set<uint32_t> ranks;                      // that have sent all parts
+    std::map<uint32_t, std::set<uint32_t>> parts;  // rank -> parts that came
+    std::vector<std::shared_ptr<const wire::Frame>> only;  // the parts, in a world of one rank
+  };
+  bool IsWaitedFor(const Step& step, bool amended) const;
+
+  const int64_t wait_ns_;
+  uint32_t world_size_ = 1;
+  std::map<uint32_t, uint32_t> incarnations_;  // rank -> newest
+  std::set<uint32_t> gone_;                    // said goodbye, or missed a step
+  std::map<int64_t, Step> steps_;
+  std::optional<int64_t> last_done_;
+};
+
+}  // namespace foreshock::merge

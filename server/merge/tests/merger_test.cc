@@ -1,0 +1,212 @@
+#include "foreshock/server/merge/merger.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <thread>
+
+#include "foreshock/base/catalogue.h"
+
+namespace foreshock::merge {
+namespace {
+
+using std::chrono::seconds;
+
+struct Heard {
+  int64_t step;
+  float tokens;
+  bool amended;
+  bool operator==(const Heard&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Heard& h) {
+  return out << "{" << h.step << ", " << h.tokens << ", " << h.amended << "}";
+}
+
+class MergerTest : public testing::Test, private store::Observer {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "foreshock_merge_XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+    Restart();
+  }
+  void TearDown() override {
+    Crash();
+    std::filesystem::remove_all(folder_);
+  }
+  void Crash() {
+    merger_.reset();
+    subscription_.reset();
+    store_.reset();
+  }
+  void Restart() {
+    Crash();
+    auto store = store::Store::Open({.folder = folder_});
+    ASSERT_TRUE(store.ok()) << store.status().ToString();
+    store_ = std::move(store).value();
+    subscription_ = store_->Subscribe(this);
+    auto merger = Merger::Start(*store_, clock_, {.wait = seconds(30), .own_thread = false});
+    ASSERT_TRUE(merger.ok());
+    merger_ = std::move(merger).value();
+  }
+  void OnMergedFrame(const store::Origin&, const std::shared_ptr<const wire::Frame>& frame,
+                     bool amended) override {
+    heard_.push_back({frame->step, frame->Find(kTokens)->values[0], amended});
+  }
+  store::SourceId Rank(uint32_t rank, uint32_t world, uint64_t incarnation = 1) {
+    wire::Hello hello;
+    hello.run = "run";
+    hello.attempt = "1";
+    hello.rank = rank;
+    hello.world_size = world;
+    hello.incarnation = incarnation;
+    auto source = store_->OpenSource(hello, 0);
+    EXPECT_TRUE(source.ok());
+    next_seq_[source->id] = source->durable_seq + 1;
+    return source->id;
+  }
+  void Send(store::SourceId id, int64_t step, float tokens, uint32_t part = 0, uint32_t parts = 1) {
+    wire::Series series;
+    series.signal = kTokens;
+    series.values = {tokens};
+    wire::Frame frame;
+    frame.seq = next_seq_[id]++;
+    frame.step = step;
+    frame.part = part;
+    frame.parts = parts;
+    if (part == 0) frame.series.push_back(series);
+    store::Append record;
+    record.source = id;
+    record.payload = wire::Encode(frame);
+    record.head = {frame.seq, step, 0};
+    record.frame = std::make_shared<const wire::Frame>(frame);
+    const auto outcome = store_->AppendRecords({&record, 1});
+    ASSERT_TRUE(outcome.ok());
+  }
+  std::vector<Heard> Tick() {
+    merger_->Tick();
+    return std::exchange(heard_, {});
+  }
+
+  std::string folder_;
+  ManualClock clock_;
+  std::unique_ptr<store::Store> store_;
+  std::unique_ptr<store::Subscription> subscription_;
+  std::unique_ptr<Merger> merger_;
+  std::map<store::SourceId, uint64_t> next_seq_;
+  std::vector<Heard> heard_;
+};
+
+TEST_F(MergerTest, OneRankIsPassedOnAtOnce) {
+  const auto id = Rank(0, 1);
+  Send(id, 1, 10);
+  Send(id, 2, 20);
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 10, false}, {2, 20, false}}));
+  EXPECT_EQ(Tick(), std::vector<Heard>{});
+}
+
+TEST_F(MergerTest, PartsOfOneRankAreJoinedFirst) {
+  const auto id = Rank(0, 1);
+  Send(id, 1, 10, 0, 2);
+  EXPECT_EQ(Tick(), std::vector<Heard>{});
+  Send(id, 1, 10, 1, 2);
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 10, false}}));
+}
+
+TEST_F(MergerTest, WaitsForAllRanksAndKeepsTheOrderOfSteps) {
+  const auto a = Rank(0, 2), b = Rank(1, 2, 2);
+  Send(a, 1, 1);
+  Send(a, 2, 2);
+  Send(b, 2, 20);
+  EXPECT_EQ(Tick(), std::vector<Heard>{}) << "step 1 is not whole yet";
+  Send(b, 1, 10);
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 11, false}, {2, 22, false}}));
+}
+
+TEST_F(MergerTest, ALateRankAmends) {
+  const auto a = Rank(0, 2), b = Rank(1, 2, 2);
+  Send(a, 1, 1);
+  clock_.Advance(seconds(29));
+  EXPECT_EQ(Tick(), std::vector<Heard>{});
+  clock_.Advance(seconds(1));
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 1, false}}));
+  EXPECT_EQ(merger_->stats().incomplete, 1u);
+  Send(b, 1, 10);
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 11, true}}));
+  EXPECT_TRUE(store_->UnmergedSteps()->empty());
+}
+
+TEST_F(MergerTest, ARankThatIsAwayIsWaitedForOnlyOnce) {
+  const auto a = Rank(0, 2), b = Rank(1, 2, 2);
+  Send(a, 1, 1);
+  clock_.Advance(seconds(30));
+  Tick();
+  Send(a, 2, 2);
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{2, 2, false}}));
+  Send(b, 3, 30);  // back again, ahead of a
+  EXPECT_EQ(Tick(), std::vector<Heard>{});
+  Send(a, 3, 3);
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{3, 33, false}}));
+}
+
+TEST_F(MergerTest, ARankThatSaidGoodbyeIsNotWaitedFor) {
+  const auto a = Rank(0, 2), b = Rank(1, 2, 2);
+  store::Append bye;
+  bye.source = b;
+  bye.type = wire::RecordType::kGoodbye;
+  bye.goodbye = std::make_shared<const wire::Goodbye>();
+  bye.head = {next_seq_[b]++, 0, 0};
+  ASSERT_TRUE(store_->AppendRecords({&bye, 1}).ok());
+  Send(a, 1, 1);
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 1, false}}));
+}
+
+TEST_F(MergerTest, ARestartFindsWhatWasLeft) {
+  const auto a = Rank(0, 2);
+  Rank(1, 2, 2);
+  Send(a, 1, 1);
+  Send(a, 2, 2);
+  Restart();
+  EXPECT_EQ(Tick(), std::vector<Heard>{});
+  const auto b = Rank(1, 2, 2);
+  Send(b, 1, 10);
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 11, false}}));
+  clock_.Advance(seconds(30));
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{2, 2, false}}));
+}
+
+TEST_F(MergerTest, ARestartedTrainerMayGoBackInSteps) {
+  const auto a = Rank(0, 2), b = Rank(1, 2, 2);
+  for (const int64_t step : {1, 2, 3}) Send(a, step, 1), Send(b, step, 1);
+  EXPECT_EQ(Tick().size(), 3u);
+  const auto a2 = Rank(0, 2, 11), b2 = Rank(1, 2, 12);
+  Send(a2, 2, 5);
+  EXPECT_EQ(Tick(), std::vector<Heard>{}) << "waits for the other rank's new process";
+  Send(b2, 2, 6);
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{2, 11, false}}));
+}
+
+TEST_F(MergerTest, AGrowingWorldMergesWhatOneRankHad) {
+  const auto a = Rank(0, 1);
+  Send(a, 1, 1);
+  Tick();
+  Rank(1, 2, 2);
+  Restart();
+  EXPECT_EQ(Tick(), std::vector<Heard>{});
+  clock_.Advance(seconds(31));
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 1, false}}));
+}
+
+TEST_F(MergerTest, ItsOwnThreadMergesWithoutBeingAsked) {
+  merger_.reset();
+  auto merger = Merger::Start(*store_, SystemClock::Instance(), {});
+  ASSERT_TRUE(merger.ok());
+  Send(Rank(0, 1), 1, 10);
+  while ((*merger)->stats().merged == 0) std::this_thread::yield();
+  merger->reset();
+  EXPECT_EQ(heard_, (std::vector<Heard>{{1, 10, false}}));
+}
+
+}  // namespace
+}  // namespace foreshock::merge

@@ -1,0 +1,138 @@
+// Appending: what of a batch is new, one atomic synced write, then the observers.
+#include <algorithm>
+
+#include "keys.h"
+#include "store_impl.h"
+
+namespace foreshock::store {
+namespace {
+
+std::string QuarantineValue(const Append& record) {
+  std::string value;
+  value.push_back(static_cast<char>(record.type));
+  const size_t reason_bytes = std::min<size_t>(record.quarantine.size(), 0xFFFF);
+  value.push_back(static_cast<char>(reason_bytes >> 8));
+  value.push_back(static_cast<char>(reason_bytes));
+  value.append(record.quarantine, 0, reason_bytes);
+  return value.append(record.payload);
+}
+
+}  // namespace
+
+Result<std::vector<AppendOutcome>> StoreImpl::AppendRecords(std::span<const Append> records) {
+  std::lock_guard write(write_mutex_);
+  Pending pending;
+  for (const Append& record : records) pending.outcomes.push_back(Plan(record, &pending));
+  for (const auto& [id, source] : pending.sources) {
+    pending.batch.Put(SourceKey(Table::kCounters, id), EncodeCounters(source));
+  }
+  for (const auto& [mark, stamp] : pending.marks) pending.batch.Put(mark, {});
+  // Mere repetitions cost no write: their count goes with the next one.
+  if (pending.changes) FS_RETURN_IF_ERROR(db_->Write(pending.batch, true));
+  for (auto& [mark, stamp] : pending.marks) marks_[mark] = stamp;
+  ++stamp_;
+  {
+    std::unique_lock lock(registry_mutex_);
+    for (auto& [id, source] : pending.sources) *registry_.FindSource(id) = std::move(source);
+  }
+  Publish(records, pending.outcomes);
+  return std::move(pending.outcomes);
+}
+
+AppendOutcome StoreImpl::Plan(const Append& record, Pending* pending) {
+  auto it = pending->sources.find(record.source);
+  if (it == pending->sources.end()) {
+    std::shared_lock lock(registry_mutex_);
+    const SourceInfo* source = registry_.FindSource(record.source);
+    if (source == nullptr) return AppendOutcome::kNoSource;
+    it = pending->sources.emplace(record.source, *source).first;
+  }
+  SourceInfo& source = it->second;
+  const uint64_t seq = record.head.seq;
+  if (seq <= source.durable_seq) {
+    ++source.duplicates;
+    return AppendOutcome::kDuplicate;
+  }
+  pending->changes = true;
+  const uint64_t missing = seq - source.durable_seq - 1;
+  source.dropped += record.head.dropped_before;
+  source.gaps += missing - std::min(missing, record.head.dropped_before);
+  source.durable_seq = seq;
+  source.last_unix_ns = std::max(source.last_unix_ns, record.received_unix_ns);
+  if (record.clock_skew_ns) source.clock_skew_ns = *record.clock_skew_ns;
+  if (!record.quarantine.empty()) {
+    ++source.quarantined;
+    pending->batch.Put(QuarantineKey(record.source, seq), QuarantineValue(record));
+    return AppendOutcome::kQuarantined;
+  }
+  PlanGood(record, &source, pending);
+  return AppendOutcome::kStored;
+}
+
+void StoreImpl::PlanGood(const Append& record, SourceInfo* source, Pending* pending) {
+  const SourceId& id = record.source;
+  const int64_t step = record.head.step;
+  switch (record.type) {
+    case wire::RecordType::kFrame: {
+      ++source->frames;
+      source->first_step = std::min(source->first_step.value_or(step), step);
+      source->last_step = std::max(source->last_step.value_or(step), step);
+      pending->batch.Put(FrameKey(id, step, record.head.seq), record.payload);
+      std::shared_lock lock(registry_mutex_);
+      if (registry_.FindAttempt(id.run, id.attempt)->world_size() > 1) {
+        pending->marks[UnmergedKey(id.run, id.attempt, step)] = stamp_ + 1;
+      }
+      return;
+    }
+    case wire::RecordType::kEvent:
+      ++source->events;
+      pending->batch.Put(EventKey(id, step, record.head.seq), record.payload);
+      return;
+    case wire::RecordType::kGoodbye:
+      if (record.goodbye != nullptr) source->goodbye = *record.goodbye;
+      return;
+    default:
+      return;
+  }
+}
+
+void StoreImpl::Publish(std::span<const Append> records, const std::vector<AppendOutcome>& outcomes) {
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (outcomes[i] != AppendOutcome::kStored) continue;
+    ++records_;
+    const Append& record = records[i];
+    const Origin origin = OriginOf(record.source);
+    observers_.Each([&](Observer& observer) {
+      if (record.frame != nullptr) observer.OnFrame(origin, record.frame);
+      if (record.event != nullptr) observer.OnEvent(origin, record.event);
+      if (record.goodbye != nullptr) observer.OnGoodbye(origin, record.goodbye);
+    });
+  }
+}
+
+Status StoreImpl::PutMerged(const SourceId& attempt, std::shared_ptr<const wire::Frame> frame, bool amended,
+                            uint64_t as_of) {
+  std::lock_guard write(write_mutex_);
+  uint32_t world = 0;
+  {
+    std::shared_lock lock(registry_mutex_);
+    const AttemptEntry* entry = registry_.FindAttempt(attempt.run, attempt.attempt);
+    if (entry == nullptr) return Status(Code::kNotFound, "attempt: not there, its run was deleted");
+    world = entry->world_size();
+  }
+  const SourceId id{attempt.run, attempt.attempt, kMerged, 0};
+  if (world > 1) {
+    Batch batch;
+    batch.Put(FrameKey(id, frame->step, 0), wire::Encode(*frame));
+    const auto mark = marks_.find(UnmergedKey(id.run, id.attempt, frame->step));
+    const bool clear = mark != marks_.end() && mark->second <= as_of;
+    if (clear) batch.Delete(mark->first);
+    FS_RETURN_IF_ERROR(db_->Write(batch, false));
+    if (clear) marks_.erase(mark);
+  }
+  const Origin origin = OriginOf(id);
+  observers_.Each([&](Observer& observer) { observer.OnMergedFrame(origin, frame, amended); });
+  return OkStatus();
+}
+
+}  // namespace foreshock::store

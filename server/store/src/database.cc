@@ -1,0 +1,208 @@
+#include "database.h"
+
+#include <rocksdb/cache.h>
+#include <rocksdb/db.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/listener.h>
+#include <rocksdb/table.h>
+#include <rocksdb/transaction_log.h>
+#include <rocksdb/write_batch.h>
+
+#include "foreshock/base/file.h"
+#include "keys.h"
+
+namespace foreshock::store {
+namespace {
+
+rocksdb::Slice ToSlice(std::string_view text) { return {text.data(), text.size()}; }
+std::string_view ToView(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
+
+Status FromRocks(const rocksdb::Status& status, std::string_view what) {
+  if (status.ok()) return OkStatus();
+  const std::string message = std::string(what) + ": " + status.ToString();
+  if (status.IsNotFound()) return Status(Code::kNotFound, message);
+  // A full disk may also hide in the text of a background error.
+  if (status.IsNoSpace() || message.find("No space left") != std::string::npos) {
+    return Status(Code::kResourceExhausted, message);
+  }
+  if (message.find("lock file") != std::string::npos || message.find("lock hold by") != std::string::npos)
+    return Status(Code::kFailedPrecondition,
+                  std::string(what) + ": in use by another server (" + status.ToString() + ")");
+  if (message.find("Permission denied") != std::string::npos ||
+      message.find("Read-only file system") != std::string::npos) {
+    return Status(Code::kPermissionDenied, message);
+  }
+  if (status.IsCorruption()) return Status(Code::kDataLoss, message);
+  return Status(Code::kIo, message);
+}
+
+// RocksDB would wait for free space in its own time; here the next write decides.
+class NoAutoRecovery : public rocksdb::EventListener {
+ public:
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status, bool* auto_recovery) override {
+    *auto_recovery = false;
+  }
+};
+
+rocksdb::Options RocksOptions(const StoreOptions& from) {
+  rocksdb::Options options;
+  if (from.env != nullptr) options.env = from.env;
+  options.create_if_missing = true;
+  options.write_buffer_size = from.write_buffer_bytes;
+  options.max_write_buffer_number = 3;
+  // One column family: a full write buffer frees its log, whoever filled it. This is the second lock on the
+  // door.
+  options.max_total_wal_size = 4 * from.write_buffer_bytes;
+  options.compression = rocksdb::kLZ4Compression;
+  options.bottommost_compression = rocksdb::kZSTD;
+  options.max_bgerror_resume_count = 0;
+  options.listeners.push_back(std::make_shared<NoAutoRecovery>());
+  options.info_log_level = rocksdb::WARN_LEVEL;
+  options.keep_log_file_num = 4;
+  options.max_open_files = 512;
+  rocksdb::BlockBasedTableOptions table;
+  table.block_cache = rocksdb::NewLRUCache(from.block_cache_bytes);
+  table.block_size = 16 << 10;
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  return options;
+}
+
+}  // namespace
+
+Batch::Batch() : batch_(std::make_unique<rocksdb::WriteBatch>()) {}
+Batch::~Batch() = default;
+void Batch::Put(std::string_view key, std::string_view value) {
+  // Into memory: it can only fail for want of a column family.
+  batch_->Put(ToSlice(key), ToSlice(value)).PermitUncheckedError();
+}
+void Batch::Delete(std::string_view key) { batch_->Delete(ToSlice(key)).PermitUncheckedError(); }
+void Batch::DeleteRange(std::string_view begin, std::string_view end) {
+  batch_->DeleteRange(ToSlice(begin), ToSlice(end)).PermitUncheckedError();
+}
+
+Result<std::unique_ptr<Database>> Database::Open(const StoreOptions& options) {
+  if (options.folder.empty()) return Status(Code::kInvalidArgument, "data folder: empty");
+  if (options.env == nullptr) {
+    FS_RETURN_IF_ERROR(CreateDirs(PosixFileSystem(), options.folder).Annotate("data folder"));
+  }
+  std::unique_ptr<Database> database(new Database(options));
+  FS_RETURN_IF_ERROR(database->OpenNow());
+  return database;
+}
+
+Database::Database(const StoreOptions& options) : options_(options) {}
+
+Database::~Database() {
+  std::unique_lock lock(db_mutex_);
+  if (db_ != nullptr) db_->Close().PermitUncheckedError();
+}
+
+Status Database::OpenNow() {
+  rocksdb::DB* db = nullptr;
+  const rocksdb::Status status = rocksdb::DB::Open(RocksOptions(options_), options_.folder, &db);
+  if (!status.ok()) return FromRocks(status, "data folder " + options_.folder);
+  db_.reset(db);
+  return OkStatus();
+}
+
+Status Database::Write(Batch& batch, bool sync) {
+  FS_RETURN_IF_ERROR(Revive());
+  rocksdb::WriteOptions write;
+  write.sync = sync;
+  rocksdb::Status result;
+  {
+    std::shared_lock lock(db_mutex_);
+    result = db_->Write(write, batch.batch_.get());
+  }
+  const Status status = FromRocks(result, "write");
+  std::lock_guard lock(health_mutex_);
+  health_ = status;
+  if (status.ok() && sync) ++synced_writes_;
+  return status;
+}
+
+// Brings RocksDB back when the last write failed.
+Status Database::Revive() {
+  {
+    std::lock_guard lock(health_mutex_);
+    if (health_.ok()) return OkStatus();
+  }
+  const Status status = ResumeOrReopen();
+  std::lock_guard lock(health_mutex_);
+  if (!status.ok()) health_ = status;
+  return status;
+}
+
+Status Database::ResumeOrReopen() {
+  {
+    std::shared_lock lock(db_mutex_);
+    if (db_ != nullptr) {
+      const rocksdb::Status resumed = db_->Resume();
+      if (resumed.ok()) return OkStatus();
+      // A disk that is still full: nothing that opening it again would mend.
+      if (resumed.IsNoSpace()) return FromRocks(resumed, "write");
+    }
+  }
+  std::unique_lock lock(db_mutex_);
+  if (db_ != nullptr) db_->Close().PermitUncheckedError();
+  db_.reset();
+  return OpenNow();
+}
+
+Result<std::string> Database::Get(std::string_view key) const {
+  std::shared_lock lock(db_mutex_);
+  if (db_ == nullptr) return health();
+  std::string value;
+  const rocksdb::Status status = db_->Get(rocksdb::ReadOptions(), ToSlice(key), &value);
+  if (!status.ok()) return FromRocks(status, "read");
+  return value;
+}
+
+Status Database::Scan(std::string_view prefix, std::string_view from, const Each& each) const {
+  std::shared_lock lock(db_mutex_);
+  if (db_ == nullptr) return health();
+  const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(rocksdb::ReadOptions()));
+  it->Seek(ToSlice(std::max(prefix, from)));
+  for (; it->Valid() && it->key().starts_with(ToSlice(prefix)); it->Next()) {
+    if (!each(ToView(it->key()), ToView(it->value()))) return OkStatus();
+  }
+  return FromRocks(it->status(), "read");
+}
+
+Status Database::ScanBackward(std::string_view prefix, std::string_view before, const Each& each) const {
+  std::shared_lock lock(db_mutex_);
+  if (db_ == nullptr) return health();
+  const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(rocksdb::ReadOptions()));
+  const std::string end = before.empty() ? PrefixEnd(std::string(prefix)) : std::string(before);
+  end.empty() ? it->SeekToLast() : it->SeekForPrev(ToSlice(end));
+  if (!end.empty() && it->Valid() && it->key() == ToSlice(end)) it->Prev();
+  for (; it->Valid() && it->key().starts_with(ToSlice(prefix)); it->Prev()) {
+    if (!each(ToView(it->key()), ToView(it->value()))) return OkStatus();
+  }
+  return FromRocks(it->status(), "read");
+}
+
+Status Database::health() const {
+  std::lock_guard lock(health_mutex_);
+  return health_;
+}
+
+uint64_t Database::wal_bytes() const {
+  std::shared_lock lock(db_mutex_);
+  if (db_ == nullptr) return 0;
+  rocksdb::VectorLogPtr files;
+  if (!db_->GetSortedWalFiles(files).ok()) return 0;
+  uint64_t bytes = 0;
+  for (const auto& file : files) bytes += file->SizeFileBytes();
+  return bytes;
+}
+
+uint64_t Database::file_bytes() const {
+  std::shared_lock lock(db_mutex_);
+  uint64_t bytes = 0;
+  if (db_ != nullptr) db_->GetIntProperty(rocksdb::DB::Properties::kTotalSstFilesSize, &bytes);
+  return bytes;
+}
+
+}  // namespace foreshock::store

@@ -1,0 +1,77 @@
+// Database: RocksDB behind a few calls, with errors as Status and with recovery from a bad disk.
+//
+// After a failed write RocksDB refuses all writes until it is resumed; some errors need it closed and opened
+// again. Write() tries both before it gives up, so that a caller who repeats the same write succeeds once the
+// disk is well. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+
+#include "foreshock/base/result.h"
+#include "foreshock/server/store/store.h"
+
+namespace rocksdb {
+class DB;
+class Status;
+class WriteBatch;
+}  // namespace rocksdb
+
+namespace foreshock::store {
+
+// Collects puts and deletions that are written as one.
+class Batch {
+ public:
+  Batch();
+  ~Batch();
+  void Put(std::string_view key, std::string_view value);
+  void Delete(std::string_view key);
+  // All keys with begin <= key < end.
+  void DeleteRange(std::string_view begin, std::string_view end);
+
+ private:
+  friend class Database;
+  std::unique_ptr<rocksdb::WriteBatch> batch_;
+};
+
+class Database {
+ public:
+  // As Store::Open.
+  static Result<std::unique_ptr<Database>> Open(const StoreOptions& options);
+  ~Database();
+
+  Status Write(Batch& batch, bool sync);
+  // kNotFound when there is no such key.
+  Result<std::string> Get(std::string_view key) const;
+  // Keys that begin with `prefix` and are >= from, rising; `each` returns false to stop. Keys and values
+  // live for the call.
+  using Each = std::function<bool(std::string_view key, std::string_view value)>;
+  Status Scan(std::string_view prefix, std::string_view from, const Each& each) const;
+  // Keys that begin with `prefix` and are < before (empty: all), falling.
+  Status ScanBackward(std::string_view prefix, std::string_view before, const Each& each) const;
+
+  Status health() const;
+  uint64_t wal_bytes() const;
+  uint64_t file_bytes() const;
+  uint64_t synced_writes() const { return synced_writes_; }
+
+ private:
+  explicit Database(const StoreOptions& options);
+  Status OpenNow();
+  Status Revive();
+  Status ResumeOrReopen();
+
+  const StoreOptions options_;
+  mutable std::shared_mutex db_mutex_;  // shared: db_ is in use; exclusive: it is being closed and opened
+  std::unique_ptr<rocksdb::DB> db_;     // null after a failed reopening
+  mutable std::mutex health_mutex_;     // guards health_
+  Status health_;
+  std::atomic<uint64_t> synced_writes_{0};
+};
+
+}  // namespace foreshock::store

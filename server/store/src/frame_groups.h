@@ -1,0 +1,34 @@
+// Makes frames out of the stored records of one step of one rank: joins parts, and of what came twice (a
+// restarted process, a repeated step) gives the newest.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "foreshock/base/result.h"
+#include "foreshock/server/store/types.h"
+#include "keys.h"
+
+namespace foreshock::store {
+
+class FrameGroup {
+ public:
+  bool empty() const { return records_.empty(); }
+  int64_t step() const { return records_.front().key.step; }
+  void Add(const FrameKeyParts& key, std::string_view payload) {
+    records_.push_back({key, std::string(payload)});
+  }
+  // The frames of the group, oldest incarnation first; just the newest unless `every_incarnation`. Empties
+  // the group. kDataLoss when a record cannot be read.
+  Result<std::vector<StoredFrame>> Take(bool every_incarnation);
+
+ private:
+  struct Record {
+    FrameKeyParts key;
+    std::string payload;
+  };
+  std::vector<Record> records_;
+};
+
+}  // namespace foreshock::store

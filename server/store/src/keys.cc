@@ -1,0 +1,213 @@
+#include "keys.h"
+
+namespace foreshock::store {
+namespace {
+
+constexpr uint64_t kSignBit = uint64_t{1} << 63;
+
+class KeyWriter {
+ public:
+  explicit KeyWriter(Table table) { out_.push_back(static_cast<char>(table)); }
+  KeyWriter& U32(uint32_t value) {
+    for (int shift = 24; shift >= 0; shift -= 8) out_.push_back(static_cast<char>(value >> shift));
+    return *this;
+  }
+  KeyWriter& U64(uint64_t value) {
+    return U32(static_cast<uint32_t>(value >> 32)).U32(static_cast<uint32_t>(value));
+  }
+  KeyWriter& Step(int64_t step) { return U64(static_cast<uint64_t>(step) ^ kSignBit); }
+  // Length first, so that no name is taken for the beginning of a longer one.
+  KeyWriter& Name(std::string_view name) {
+    out_.push_back(static_cast<char>(name.size() >> 8));
+    out_.push_back(static_cast<char>(name.size()));
+    return Bytes(name);
+  }
+  KeyWriter& Bytes(std::string_view bytes) {
+    out_.append(bytes);
+    return *this;
+  }
+  std::string Take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+// Reads what KeyWriter wrote; every read after the end makes ok() false.
+class KeyReader {
+ public:
+  KeyReader(std::string_view key, Table table) : rest_(key) {
+    ok_ = !rest_.empty() && rest_.front() == static_cast<char>(table);
+    if (ok_) rest_.remove_prefix(1);
+  }
+  uint64_t Number(size_t bytes) {
+    if (!ok_ || rest_.size() < bytes) {
+      ok_ = false;
+      return 0;
+    }
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes; ++i) value = value << 8 | static_cast<uint8_t>(rest_[i]);
+    rest_.remove_prefix(bytes);
+    return value;
+  }
+  uint32_t U32() { return static_cast<uint32_t>(Number(4)); }
+  uint64_t U64() { return Number(8); }
+  int64_t Step() { return static_cast<int64_t>(U64() ^ kSignBit); }
+  std::string_view Name() {
+    const size_t length = Number(2);
+    if (!ok_ || rest_.size() < length) {
+      ok_ = false;
+      return {};
+    }
+    const std::string_view name = rest_.substr(0, length);
+    rest_.remove_prefix(length);
+    return name;
+  }
+  std::string_view rest() const { return rest_; }
+  bool ok() const { return ok_; }
+  bool at_end() const { return ok_ && rest_.empty(); }
+
+ private:
+  std::string_view rest_;
+  bool ok_ = false;
+};
+
+}  // namespace
+
+std::string FormatKey() { return KeyWriter(Table::kFormat).Take(); }
+std::string NextRunKey() { return KeyWriter(Table::kNextRun).Take(); }
+std::string RunKey(uint32_t run) { return KeyWriter(Table::kRun).U32(run).Take(); }
+std::string AttemptKey(uint32_t run, uint32_t attempt) {
+  return KeyWriter(Table::kAttempt).U32(run).U32(attempt).Take();
+}
+std::string SourceKey(Table table, const SourceId& id) {
+  return KeyWriter(table).U32(id.run).U32(id.attempt).U32(id.rank).U32(id.incarnation).Take();
+}
+std::string FrameKey(const SourceId& id, int64_t step, uint64_t seq) {
+  return KeyWriter(Table::kFrame)
+      .U32(id.run)
+      .U32(id.attempt)
+      .U32(id.rank)
+      .Step(step)
+      .U32(id.incarnation)
+      .U64(seq)
+      .Take();
+}
+std::string FramePrefix(uint32_t run, uint32_t attempt, uint32_t rank) {
+  return KeyWriter(Table::kFrame).U32(run).U32(attempt).U32(rank).Take();
+}
+std::string FramePrefix(uint32_t run, uint32_t attempt, uint32_t rank, int64_t step) {
+  return KeyWriter(Table::kFrame).U32(run).U32(attempt).U32(rank).Step(step).Take();
+}
+std::string EventKey(const SourceId& id, int64_t step, uint64_t seq) {
+  return KeyWriter(Table::kEvent)
+      .U32(id.run)
+      .U32(id.attempt)
+      .Step(step)
+      .U32(id.rank)
+      .U32(id.incarnation)
+      .U64(seq)
+      .Take();
+}
+std::string EventPrefix(uint32_t run, uint32_t attempt) {
+  return KeyWriter(Table::kEvent).U32(run).U32(attempt).Take();
+}
+std::string EventPrefix(uint32_t run, uint32_t attempt, int64_t step) {
+  return KeyWriter(Table::kEvent).U32(run).U32(attempt).Step(step).Take();
+}
+std::string QuarantineKey(const SourceId& id, uint64_t seq) {
+  return SourceKey(Table::kQuarantine, id) + KeyWriter(Table::kFormat).U64(seq).Take().substr(1);
+}
+std::string UnmergedKey(uint32_t run, uint32_t attempt, int64_t step) {
+  return KeyWriter(Table::kUnmerged).U32(run).U32(attempt).Step(step).Take();
+}
+std::string MetaKey(std::string_view kind, std::string_view run, std::string_view key) {
+  return KeyWriter(Table::kMeta).Name(run).Name(kind).Bytes(key).Take();
+}
+std::string MetaRunPrefix(std::string_view run) { return KeyWriter(Table::kMeta).Name(run).Take(); }
+std::string TableRunPrefix(Table table, uint32_t run) { return KeyWriter(table).U32(run).Take(); }
+std::string TablePrefix(Table table) { return KeyWriter(table).Take(); }
+
+std::string PrefixEnd(std::string prefix) {
+  while (!prefix.empty() && static_cast<uint8_t>(prefix.back()) == 0xFF) prefix.pop_back();
+  if (!prefix.empty()) prefix.back() = static_cast<char>(static_cast<uint8_t>(prefix.back()) + 1);
+  return prefix;
+}
+
+std::optional<FrameKeyParts> ParseFrameKey(std::string_view key) {
+  KeyReader r(key, Table::kFrame);
+  FrameKeyParts parts;
+  parts.source.run = r.U32();
+  parts.source.attempt = r.U32();
+  parts.source.rank = r.U32();
+  parts.step = r.Step();
+  parts.source.incarnation = r.U32();
+  parts.seq = r.U64();
+  if (!r.at_end()) return std::nullopt;
+  return parts;
+}
+
+std::optional<FrameKeyParts> ParseEventKey(std::string_view key) {
+  KeyReader r(key, Table::kEvent);
+  FrameKeyParts parts;
+  parts.source.run = r.U32();
+  parts.source.attempt = r.U32();
+  parts.step = r.Step();
+  parts.source.rank = r.U32();
+  parts.source.incarnation = r.U32();
+  parts.seq = r.U64();
+  if (!r.at_end()) return std::nullopt;
+  return parts;
+}
+
+std::optional<FrameKeyParts> ParseSourceKey(std::string_view key) {
+  const char first = key.empty() ? '\0' : key.front();
+  if (first != 'S' && first != 'C' && first != 'Q') return std::nullopt;
+  KeyReader r(key, static_cast<Table>(first));
+  FrameKeyParts parts;
+  parts.source.run = r.U32();
+  parts.source.attempt = r.U32();
+  parts.source.rank = r.U32();
+  parts.source.incarnation = r.U32();
+  if (first == 'Q') parts.seq = r.U64();
+  if (!r.at_end()) return std::nullopt;
+  return parts;
+}
+
+std::optional<FrameKeyParts> ParseUnmergedKey(std::string_view key) {
+  KeyReader r(key, Table::kUnmerged);
+  FrameKeyParts parts;
+  parts.source.run = r.U32();
+  parts.source.attempt = r.U32();
+  parts.step = r.Step();
+  if (!r.at_end()) return std::nullopt;
+  return parts;
+}
+
+std::optional<SourceId> ParseRunKey(std::string_view key) {
+  KeyReader r(key, Table::kRun);
+  SourceId id;
+  id.run = r.U32();
+  if (!r.at_end()) return std::nullopt;
+  return id;
+}
+
+std::optional<SourceId> ParseAttemptKey(std::string_view key) {
+  KeyReader r(key, Table::kAttempt);
+  SourceId id;
+  id.run = r.U32();
+  id.attempt = r.U32();
+  if (!r.at_end()) return std::nullopt;
+  return id;
+}
+
+std::optional<MetaKeyParts> ParseMetaKey(std::string_view key) {
+  KeyReader r(key, Table::kMeta);
+  MetaKeyParts parts;
+  parts.run = r.Name();
+  parts.kind = r.Name();
+  if (!r.ok()) return std::nullopt;
+  parts.key = r.rest();
+  return parts;
+}
+
+}  // namespace foreshock::store

@@ -1,0 +1,192 @@
+#include "store_impl.h"
+
+#include "keys.h"
+
+namespace foreshock::store {
+namespace {
+
+std::string NumberValue(uint32_t number) { return std::to_string(number); }
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> Store::Open(const StoreOptions& options) {
+  FS_ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(options));
+  auto store = std::make_unique<StoreImpl>(std::move(database));
+  FS_RETURN_IF_ERROR(store->Load().Annotate("data folder " + options.folder));
+  return std::unique_ptr<Store>(std::move(store));
+}
+
+Result<SourceInfo> StoreImpl::OpenSource(const wire::Hello& hello, int64_t now_unix_ns) {
+  if (hello.attempt.empty()) return Status(Code::kInvalidArgument, "attempt: empty");
+  std::lock_guard write(write_mutex_);
+  Registry next;  // only what changes: the run of this source
+  {
+    std::shared_lock lock(registry_mutex_);
+    next.next_run = registry_.next_run;
+    if (const RunEntry* run = registry_.FindRun(hello.run)) next.runs[run->number] = *run;
+  }
+  Batch batch;
+  const SourceInfo* known = nullptr;
+  if (!next.runs.empty()) {
+    const AttemptEntry* attempt = next.runs.begin()->second.FindAttempt(hello.attempt);
+    if (attempt != nullptr) known = attempt->FindIncarnation(hello.rank, hello.incarnation);
+  }
+  SourceInfo source;
+  if (known == nullptr) {
+    source = NewSource(hello, now_unix_ns, &next, &batch);
+    FS_RETURN_IF_ERROR(MarkOldSteps(source.id, &batch));
+  } else {
+    source = *known;
+    source.hello = std::make_shared<const wire::Hello>(hello);
+    next.FindSource(source.id)->hello = source.hello;
+  }
+  if (known == nullptr || !(*known->hello == hello)) {
+    batch.Put(SourceKey(Table::kSource, source.id), EncodeSource(source));
+    FS_RETURN_IF_ERROR(db_->Write(batch, true));
+  }
+  {
+    std::unique_lock lock(registry_mutex_);
+    registry_.next_run = next.next_run;
+    RunEntry& changed = next.runs.begin()->second;
+    registry_.runs[changed.number] = std::move(changed);
+  }
+  const Origin origin = OriginOf(source.id);
+  observers_.Each([&](Observer& observer) { observer.OnSource(origin, *source.hello); });
+  return source;
+}
+
+// Enters run, attempt and source where they are missing.
+SourceInfo StoreImpl::NewSource(const wire::Hello& hello, int64_t now_unix_ns, Registry* registry,
+                                Batch* batch) {
+  if (registry->runs.empty()) {
+    RunEntry run;
+    run.number = registry->next_run++;
+    run.name = hello.run;
+    run.first_unix_ns = now_unix_ns;
+    batch->Put(NextRunKey(), NumberValue(registry->next_run));
+    batch->Put(RunKey(run.number), EncodeRun(run));
+    registry->runs[run.number] = run;
+  }
+  RunEntry& run = registry->runs.begin()->second;
+  const AttemptEntry* found = run.FindAttempt(hello.attempt);
+  if (found == nullptr) {
+    AttemptEntry attempt;
+    attempt.number = run.attempts.empty() ? 1 : run.attempts.rbegin()->first + 1;
+    attempt.name = hello.attempt;
+    attempt.source = hello.attempt_source;
+    attempt.first_unix_ns = now_unix_ns;
+    batch->Put(AttemptKey(run.number, attempt.number), EncodeAttempt(attempt));
+    found = &(run.attempts[attempt.number] = attempt);
+  }
+  AttemptEntry& attempt = run.attempts[found->number];
+  SourceInfo source;
+  source.id = {run.number, attempt.number, hello.rank, attempt.next_incarnation()};
+  source.hello = std::make_shared<const wire::Hello>(hello);
+  source.first_unix_ns = source.last_unix_ns = now_unix_ns;
+  attempt.sources[{source.id.rank, source.id.incarnation}] = source;
+  return source;
+}
+
+// When an attempt of one rank grows, the frames it has become frames to merge.
+Status StoreImpl::MarkOldSteps(const SourceId& source, Batch* batch) {
+  {
+    std::shared_lock lock(registry_mutex_);
+    const AttemptEntry* before = registry_.FindAttempt(source.run, source.attempt);
+    if (before == nullptr || before->world_size() > 1) return OkStatus();
+  }
+  return db_->Scan(FramePrefix(source.run, source.attempt, 0), {},
+                   [&](std::string_view key, std::string_view) {
+                     if (const auto parts = ParseFrameKey(key)) {
+                       const std::string mark = UnmergedKey(source.run, source.attempt, parts->step);
+                       batch->Put(mark, {});
+                       marks_[mark] = stamp_;
+                     }
+                     return true;
+                   });
+}
+
+Origin StoreImpl::OriginOf(const SourceId& id) const {
+  std::shared_lock lock(registry_mutex_);
+  Origin origin;
+  origin.source = id;
+  const auto run = registry_.runs.find(id.run);
+  if (run == registry_.runs.end()) return origin;
+  origin.run = run->second.name;
+  const auto attempt = run->second.attempts.find(id.attempt);
+  if (attempt != run->second.attempts.end()) origin.attempt = attempt->second.name;
+  return origin;
+}
+
+Status StoreImpl::DeleteRun(const std::string& run) {
+  std::lock_guard write(write_mutex_);
+  uint32_t number = 0;
+  {
+    std::shared_lock lock(registry_mutex_);
+    FS_ASSIGN_OR_RETURN(const RunEntry* entry, registry_.Run(run));
+    number = entry->number;
+  }
+  Batch batch;
+  const auto drop = [&](const std::string& prefix) { batch.DeleteRange(prefix, PrefixEnd(prefix)); };
+  for (const Table table : {Table::kRun, Table::kAttempt, Table::kSource, Table::kCounters, Table::kFrame,
+                            Table::kEvent, Table::kQuarantine, Table::kUnmerged}) {
+    drop(TableRunPrefix(table, number));
+  }
+  drop(MetaRunPrefix(run));
+  FS_RETURN_IF_ERROR(db_->Write(batch, true));
+  const std::string marks = TableRunPrefix(Table::kUnmerged, number);
+  marks_.erase(marks_.lower_bound(marks), marks_.lower_bound(PrefixEnd(marks)));
+  {
+    std::unique_lock lock(registry_mutex_);
+    registry_.runs.erase(number);
+  }
+  observers_.Each([&](Observer& observer) { observer.OnRunDeleted(run); });
+  return OkStatus();
+}
+
+std::vector<RunInfo> StoreImpl::ListRuns() const {
+  std::shared_lock lock(registry_mutex_);
+  std::vector<RunInfo> runs;
+  for (auto it = registry_.runs.rbegin(); it != registry_.runs.rend(); ++it)
+    runs.push_back(ToInfo(it->second));
+  return runs;
+}
+
+Result<RunInfo> StoreImpl::GetRun(const std::string& run) const {
+  std::shared_lock lock(registry_mutex_);
+  FS_ASSIGN_OR_RETURN(const RunEntry* entry, registry_.Run(run));
+  return ToInfo(*entry);
+}
+
+Result<AttemptInfo> StoreImpl::GetAttempt(const std::string& run, const std::string& attempt) const {
+  std::shared_lock lock(registry_mutex_);
+  FS_ASSIGN_OR_RETURN(const auto found, registry_.Attempt(run, attempt));
+  return ToInfo(*found.first, *found.second);
+}
+
+Result<SourceInfo> StoreImpl::GetSource(const SourceId& id) const {
+  std::shared_lock lock(registry_mutex_);
+  const SourceInfo* source = registry_.FindSource(id);
+  if (source == nullptr) return Status(Code::kNotFound, "source: not there, its run was deleted");
+  return *source;
+}
+
+Result<std::vector<Store::Unmerged>> StoreImpl::UnmergedSteps() const {
+  std::vector<Unmerged> steps;
+  FS_RETURN_IF_ERROR(
+      db_->Scan(TablePrefix(Table::kUnmerged), {}, [&](std::string_view key, std::string_view) {
+        if (const auto parts = ParseUnmergedKey(key)) steps.push_back({parts->source, parts->step});
+        return true;
+      }));
+  return steps;
+}
+
+Store::Stats StoreImpl::stats() const {
+  Stats stats;
+  stats.wal_bytes = db_->wal_bytes();
+  stats.disk_bytes = stats.wal_bytes + db_->file_bytes();
+  stats.synced_writes = db_->synced_writes();
+  stats.records = records_;
+  return stats;
+}
+
+}  // namespace foreshock::store

@@ -1,0 +1,87 @@
+// The Store over one RocksDB. Writers are serialised by write_mutex_, which is held while the observers hear
+// of what was written, so that they hear it in the order of durability. Lock order: write_mutex_,
+// observers_.mutex, registry_mutex_.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+
+#include "database.h"
+#include "foreshock/server/store/store.h"
+#include "observers.h"
+#include "registry.h"
+
+namespace foreshock::store {
+
+class StoreImpl final : public Store {
+ public:
+  explicit StoreImpl(std::unique_ptr<Database> database) : db_(std::move(database)) {}
+  // Checks the format and reads the registry.
+  Status Load();
+
+  Result<SourceInfo> OpenSource(const wire::Hello& hello, int64_t now_unix_ns) override;
+  Result<std::vector<AppendOutcome>> AppendRecords(std::span<const Append> records) override;
+  Status PutMerged(const SourceId& attempt, std::shared_ptr<const wire::Frame> frame, bool amended,
+                   uint64_t as_of) override;
+  uint64_t Stamp() const override { return stamp_; }
+  Status DeleteRun(const std::string& run) override;
+
+  std::vector<RunInfo> ListRuns() const override;
+  Result<RunInfo> GetRun(const std::string& run) const override;
+  Result<AttemptInfo> GetAttempt(const std::string& run, const std::string& attempt) const override;
+  Result<SourceInfo> GetSource(const SourceId& id) const override;
+  Result<std::vector<Unmerged>> UnmergedSteps() const override;
+
+  Status ReadFrames(const FrameQuery& query, const std::function<bool(StoredFrame)>& each) const override;
+  Status ReadSeries(const SeriesQuery& query, const std::function<bool(SeriesPoint)>& each) const override;
+  Result<StoredFrame> ReadStep(const StepQuery& query) const override;
+  Result<std::vector<StoredEvent>> ReadEvents(const std::string& run, const std::string& attempt,
+                                              int64_t from_step, int64_t to_step) const override;
+  Result<std::vector<QuarantinedRecord>> ReadQuarantine(const std::string& run, size_t limit) const override;
+
+  Status PutMeta(std::span<const MetaEntry> entries) override;
+  Status DeleteMeta(std::string_view kind, std::string_view run, std::string_view key) override;
+  Result<std::string> GetMeta(std::string_view kind, std::string_view run,
+                              std::string_view key) const override;
+  Result<std::vector<MetaEntry>> ScanMeta(std::string_view kind, std::string_view run,
+                                          std::string_view key_prefix) const override;
+  Result<std::vector<MetaEntry>> ScanMetaOfAllRuns(std::string_view kind) const override;
+
+  std::unique_ptr<Subscription> Subscribe(Observer* observer) override { return observers_.Add(observer); }
+  Status health() const override { return db_->health(); }
+  Stats stats() const override;
+
+ private:
+  // What AppendRecords is about to make true.
+  struct Pending {
+    Batch batch;
+    std::map<SourceId, SourceInfo> sources;  // as they will be
+    std::vector<AppendOutcome> outcomes;
+    std::map<std::string, uint64_t> marks;  // keys of kUnmerged
+    bool changes = false;                   // beyond counting duplicates
+  };
+  // Where the frames of a query are.
+  struct Place {
+    uint32_t run = 0, attempt = 0, rank = 0;
+  };
+
+  AppendOutcome Plan(const Append& record, Pending* pending);
+  void PlanGood(const Append& record, SourceInfo* source, Pending* pending);
+  void Publish(std::span<const Append> records, const std::vector<AppendOutcome>& outcomes);
+  Origin OriginOf(const SourceId& id) const;
+  SourceInfo NewSource(const wire::Hello& hello, int64_t now_unix_ns, Registry* registry, Batch* batch);
+  Status MarkOldSteps(const SourceId& source, Batch* batch);
+  Result<Place> Locate(const std::string& run, const std::string& attempt, uint32_t rank) const;
+
+  const std::unique_ptr<Database> db_;
+  std::mutex write_mutex_;                 // one writer at a time
+  std::map<std::string, uint64_t> marks_;  // guarded by write_mutex_: key of kUnmerged -> stamp
+  std::atomic<uint64_t> stamp_{1};
+  std::atomic<uint64_t> records_{0};
+  mutable std::shared_mutex registry_mutex_;  // guards registry_; written only under write_mutex_ as well
+  Registry registry_;
+  Observers observers_;
+};
+
+}  // namespace foreshock::store
