@@ -60,7 +60,7 @@ Status AgentStarter::Start(const std::string& socket_path) {
   }
   Reap();
   if (pid_ > 0) return OkStatus();
-  const std::string lock_path = socket_path + ".lock";
+  const std::string lock_path = socket_path + ".start.lock";
   if (lock_fd_ < 0) lock_fd_ = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0660);
   if (lock_fd_ < 0) return Status(Code::kIo, "open " + lock_path + ": " + std::strerror(errno));
   // Held while the agent this process started lives, so that other ranks do not start more.
