@@ -1,0 +1,132 @@
+#include "command_line.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <fstream>
+
+namespace foreshock::agent {
+namespace {
+
+std::string FromEnvironment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+std::string DefaultSocket() {
+  if (::getuid() == 0) return "/run/foreshock/agent.sock";
+  const std::string runtime = FromEnvironment("XDG_RUNTIME_DIR");
+  if (!runtime.empty()) return runtime + "/foreshock/agent.sock";
+  return "/tmp/foreshock-" + std::to_string(::getuid()) + "/agent.sock";
+}
+
+std::string DefaultSpool() {
+  if (::getuid() == 0) return "/var/lib/foreshock/spool";
+  const std::string state = FromEnvironment("XDG_STATE_HOME");
+  if (!state.empty()) return state + "/foreshock/spool";
+  return FromEnvironment("HOME") + "/.local/state/foreshock/spool";
+}
+
+void StripUnixPrefix(std::string* path) {
+  if (path->starts_with("unix:")) path->erase(0, 5);
+}
+
+// A token on the command line would be seen by everybody on the node: it comes from a file or the
+// environment.
+Status ReadToken(const std::string& file, std::string* token) {
+  if (file.empty()) {
+    *token = FromEnvironment("FORESHOCK_TOKEN");
+    return OkStatus();
+  }
+  std::ifstream in(file);
+  if (!in || !std::getline(in, *token))
+    return Status(Code::kInvalidArgument, "token file: cannot read " + file);
+  return OkStatus();
+}
+
+void AddServerOptions(CLI::App& app, ForwarderOptions& forwarder, std::string* token_file) {
+  app.add_option("--server", forwarder.address,
+                 "Server to forward to; without one everything stays in the spool")
+      ->envname("FORESHOCK_SERVER")
+      ->type_name("HOST:PORT");
+  app.add_option("--token-file", *token_file,
+                 "File whose first line is the bearer token (or: FORESHOCK_TOKEN)")
+      ->type_name("FILE");
+  app.add_flag("--tls", forwarder.tls, "Talk TLS to the server");
+  app.add_option("--ca-file", forwarder.ca_file,
+                 "Roots that the server's certificate must lead to [system's]")
+      ->type_name("FILE");
+  app.add_option("--cert-file", forwarder.cert_file, "This agent's certificate, for mTLS")->type_name("FILE");
+  app.add_option("--key-file", forwarder.key_file, "Its key")->type_name("FILE");
+}
+
+}  // namespace
+
+std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_code) {
+  CommandLine line;
+  AgentOptions& agent = line.agent;
+  agent.socket_path = DefaultSocket();
+  agent.spool_dir = DefaultSpool();
+  agent.version = FORESHOCK_VERSION;
+  std::string token_file;
+
+  CLI::App app{
+      "Foreshock's agent: takes measurements from the trainers of this node on a unix socket, keeps them in "
+      "a "
+      "spool on disk and forwards them to the server."};
+  app.set_version_flag("--version", FORESHOCK_VERSION);
+  app.add_option("--socket,--listen", agent.socket_path, "Unix socket for trainers, PATH or unix:PATH")
+      ->capture_default_str()
+      ->type_name("PATH");
+  AddServerOptions(app, agent.forwarder, &token_file);
+  app.add_option("--spool", agent.spool_dir, "Folder of the spool; one agent at a time")
+      ->capture_default_str()
+      ->type_name("DIR");
+  app.add_option("--spool-limit-bytes", agent.spool.limit_bytes,
+                 "Most bytes in the spool; at the limit trainers drop their oldest frames and count them. "
+                 "16GiB, 500MB ...")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("16GiB")
+      ->type_name("BYTES");
+  app.add_option("--status", agent.status_path, "Status file, written every second [SOCKET.status.json]")
+      ->type_name("FILE");
+  app.add_option("--idle-exit-s", line.idle_exit_s,
+                 "End after so many seconds without trainers and without anything to forward; 0: never")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("SECONDS");
+  app.add_option("--log-level", line.log_level, "debug, info, warning, error or off")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
+      ->type_name("LEVEL");
+  app.add_option("--log-file", line.log_file, "Append log lines here instead of writing them to stderr")
+      ->type_name("FILE");
+  app.footer(
+      "Exit codes: 0 stopped by SIGTERM or SIGINT, or idle; 1 failure; 2 wrong usage; 3 already running.");
+
+  CLI::App* spool =
+      app.add_subcommand("spool", "Show what a spool holds, also while an agent uses it, and end");
+  spool->add_option("--spool", agent.spool_dir, "Folder of the spool")
+      ->capture_default_str()
+      ->type_name("DIR");
+  spool->add_flag("--json", line.json, "As one JSON object");
+  app.require_subcommand(0, 1);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    *exit_code = app.exit(error) == 0 ? kExitOk : kExitUsage;
+    return std::nullopt;
+  }
+  if (spool->parsed()) line.command = CommandLine::Command::kSpool;
+  StripUnixPrefix(&agent.socket_path);
+  if (const Status status = ReadToken(token_file, &agent.forwarder.token); !status.ok()) {
+    std::fprintf(stderr, "foreshock-agent: %s\n", status.message().c_str());
+    *exit_code = kExitUsage;
+    return std::nullopt;
+  }
+  return line;
+}
+
+}  // namespace foreshock::agent

@@ -1,0 +1,73 @@
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "foreshock/agent/agent.h"
+
+namespace foreshock::agent {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json SpoolJson(const SpoolStats& s) {
+  return {{"bytes", s.bytes},
+          {"limit_bytes", s.limit_bytes},
+          {"segments", s.segments},
+          {"sources", s.sources},
+          {"pending", s.pending},
+          {"appended", s.appended},
+          {"repeated", s.repeated},
+          {"refused_limit", s.refused_limit},
+          {"refused_disk", s.refused_disk},
+          {"syncs", s.syncs},
+          {"lost", s.lost},
+          {"oldest_unix_ns", s.oldest_unix_ns}};
+}
+
+Json ReceiveJson(const ReceiverStats& r) {
+  return {{"connections", r.connections},
+          {"accepted", r.accepted},
+          {"refused", r.refused},
+          {"records", r.records},
+          {"bytes", r.bytes},
+          {"damaged", r.damaged},
+          {"rejected", r.rejected},
+          {"dropped_by_trainers", r.dropped_by_trainers},
+          {"stalled", r.stalled},
+          {"abandoned", r.abandoned},
+          {"replies", r.replies}};
+}
+
+Json ForwardJson(const ForwarderStats& f, const std::string& server) {
+  return {{"server", server},
+          {"connected", f.connected},
+          {"streams", f.streams},
+          {"opened", f.opened},
+          {"failures", f.failures},
+          {"sent", f.sent},
+          {"acknowledged", f.acknowledged},
+          {"errors", f.errors},
+          {"undeliverable", f.undeliverable},
+          {"last_error", f.last_error}};
+}
+
+}  // namespace
+
+std::string StatusJson(const AgentStats& stats, const AgentOptions& options, const std::string& state,
+                       int64_t started_unix_ns) {
+  const Json json = {{"state", state},
+                     {"health", stats.health},
+                     {"version", options.version},
+                     {"pid", ::getpid()},
+                     {"started_unix_ns", started_unix_ns},
+                     {"written_unix_ns", options.clock->WallNanos()},
+                     {"socket", options.socket_path},
+                     {"spool_dir", options.spool_dir},
+                     {"spool", SpoolJson(stats.spool)},
+                     {"receive", ReceiveJson(stats.receiver)},
+                     {"forward", ForwardJson(stats.forwarder, stats.server)}};
+  // Bytes that are no UTF-8 (an error text of somebody else) must not stop the status.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace foreshock::agent
