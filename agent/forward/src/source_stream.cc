@@ -108,12 +108,12 @@ Result<std::unique_ptr<rpc::IngestStream>> SourceStream::Open() {
 Status SourceStream::Greet(rpc::IngestStream& stream, const std::string& hello) {
   FS_RETURN_IF_ERROR(stream.Write(wire::RecordType::kHello, hello));
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::milliseconds(options_.connect_timeout_ms),
+  changed_.wait_for(lock, std::chrono::milliseconds(options_.greet_timeout_ms),
                     [this] { return greeted_ || broken_ || stopping_.load(); });
   if (greeted_) return OkStatus();
   if (broken_) return broken_status_;
   return Status(Code::kUnavailable,
-                "no answer to Hello within " + std::to_string(options_.connect_timeout_ms) + " ms");
+                "no answer to Hello within " + std::to_string(options_.greet_timeout_ms) + " ms");
 }
 
 void SourceStream::SayGoodbye(rpc::IngestStream& stream) {

@@ -29,7 +29,8 @@ struct ForwarderOptions {
   std::string ca_file;              // TLS roots; empty: the system's
   std::string cert_file, key_file;  // of the agent, for mTLS; empty: none
   size_t max_message_bytes = size_t{16} << 20;
-  int64_t connect_timeout_ms = 5000;  // also the limit on waiting for the server's answer to Hello
+  int64_t connect_timeout_ms = 2000;  // until there is a connection
+  int64_t greet_timeout_ms = 15'000;  // for the server's answer to Hello
   int64_t backoff_initial_ms = 200;   // doubles with every failure ...
   int64_t backoff_max_ms = 30'000;    // ... up to this; each wait is a random half to whole of it
   // Streams of sources whose trainer is gone, at a time; sources with a trainer always have theirs.
