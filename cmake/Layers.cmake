@@ -42,8 +42,8 @@ set(FORESHOCK_LAYERS
   "server/control -> server/ingest server/alert server/store proto/rpc proto/wire proto/messages server/auth"
   "server/export -> server/store server/alert server/alert_core server/detect proto/wire"
   "server/report -> server/store server/alert server/alert_core server/detect proto/wire proto/json"
-  "server/query -> proto/rpc proto/wire proto/messages proto/json server/store server/alert server/alert_core server/detect server/auth server/report"
-  "server/web -> server/query server/control server/http server/auth server/export server/report proto/json proto/messages"
+  "server/query -> proto/rpc proto/wire proto/messages proto/json server/store server/alert server/alert_core server/detect server/auth"
+  "server/web -> server/detect server/query server/control server/http server/auth server/export server/report proto/json proto/messages"
   "server/app -> server/* proto/wire proto/rpc"
 
   # cli

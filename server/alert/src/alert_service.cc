@@ -1,0 +1,177 @@
+#include "foreshock/server/alert/alert_service.h"
+
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "book.h"
+#include "foreshock/base/blocking_queue.h"
+#include "judge.h"
+#include "listeners.h"
+
+namespace foreshock::alert {
+namespace {
+
+class AlertServiceImpl final : public AlertService, public store::Observer {
+ public:
+  AlertServiceImpl(const AlertOptions& options, store::Store* store, const Clock* clock)
+      : options_(options),
+        store_(store),
+        book_(store),
+        judge_(options, store, clock, &book_, &listeners_),
+        queue_(options.queue_capacity) {}
+
+  Status Begin() {
+    FS_RETURN_IF_ERROR(book_.Load());
+    // First to listen, then to read: what comes twice is left out by step and sequence number.
+    subscription_ = store_->Subscribe(this);
+    thread_ = std::thread([this] { Run(); });
+    return OkStatus();
+  }
+
+  ~AlertServiceImpl() override {
+    subscription_.reset();
+    stopping_ = true;
+    queue_.Close();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // --- what the store tells; on its writer's thread
+
+  void OnSource(const store::Origin& origin, const wire::Hello&) override {
+    Push(Name(origin), [name = Name(origin)](Judge& judge) { judge.OnSource(name); });
+  }
+  void OnMergedFrame(const store::Origin& origin, const std::shared_ptr<const wire::Frame>& frame,
+                     bool amended) override {
+    // Rules have judged the step already.
+    if (amended) return;
+    Push(Name(origin), [name = Name(origin), frame](Judge& judge) { judge.OnFrame(name, *frame); });
+  }
+  void OnEvent(const store::Origin& origin, const std::shared_ptr<const wire::Event>& event) override {
+    Push(Name(origin), [name = Name(origin), source = origin.source, event](Judge& judge) {
+      judge.OnEvent(name, source, *event);
+    });
+  }
+  void OnGoodbye(const store::Origin& origin, const std::shared_ptr<const wire::Goodbye>&) override {
+    Push(Name(origin), [name = Name(origin)](Judge& judge) { judge.OnGoodbye(name); });
+  }
+  void OnRunDeleted(const std::string& run) override {
+    Push({run, ""}, [run](Judge& judge) { judge.OnRunDeleted(run); });
+  }
+
+  // --- for those who ask
+
+  Result<std::vector<AlertRecord>> OfRun(const std::string& run) const override {
+    FS_RETURN_IF_ERROR(store_->GetRun(run).status());
+    return book_.Read(run);
+  }
+  Result<std::vector<AlertRecord>> All() const override { return book_.Read(std::nullopt); }
+  std::vector<AlertRecord> Firing() const override { return book_.Firing(); }
+  std::unique_ptr<store::Subscription> Subscribe(AlertListener* listener) override {
+    return listeners_.Add(listener);
+  }
+
+  void Flush() override {
+    Wait([](Judge&) {});
+  }
+  void Tick() override {
+    Wait([](Judge& judge) { judge.Tick(); });
+  }
+
+  Counters counters() const override {
+    Counters c;
+    c.steps = judge_.steps();
+    c.fired = judge_.fired();
+    c.resolved = judge_.resolved();
+    c.catch_ups = catch_ups_;
+    c.save_failures = book_.write_failures();
+    c.open_attempts = judge_.open_attempts();
+    c.queued = queue_.Size();
+    return c;
+  }
+
+ private:
+  using Work = std::function<void(Judge&)>;
+
+  static AttemptName Name(const store::Origin& origin) { return {origin.run, origin.attempt}; }
+
+  // Never waits: the store's writer calls. An attempt whose work does not fit is read from the store later,
+  // and until then the rest of its work is left out too, so that its steps are judged in order.
+  void Push(const AttemptName& name, Work work) {
+    std::lock_guard lock(behind_mutex_);
+    if (behind_.contains(name)) return;
+    if (queue_.TryPush(std::move(work)) == BlockingQueue<Work>::Outcome::kFull) behind_.insert(name);
+  }
+
+  // Runs work after all that is queued, also when the queue is full; returns when done.
+  void Wait(Work work) {
+    std::promise<void> done;
+    auto wrapped = [&](Judge& judge) {
+      CatchUp();
+      work(judge);
+      done.set_value();
+    };
+    if (queue_.Push(wrapped, std::chrono::hours(1)) == BlockingQueue<Work>::Outcome::kOk)
+      done.get_future().wait();
+  }
+
+  void Run() {
+    judge_.RebuildAll();
+    auto next_tick = std::chrono::steady_clock::now() + options_.tick_interval;
+    while (!stopping_) {
+      const auto left = next_tick - std::chrono::steady_clock::now();
+      if (auto work = queue_.WaitPop(std::max(left, std::chrono::steady_clock::duration::zero())))
+        (*work)(judge_);
+      if (queue_.Size() == 0) CatchUp();
+      if (std::chrono::steady_clock::now() < next_tick) continue;
+      CatchUp();
+      judge_.Tick();
+      next_tick = std::chrono::steady_clock::now() + options_.tick_interval;
+    }
+    judge_.SaveAll();
+  }
+
+  void CatchUp() {
+    std::set<AttemptName> names;
+    {
+      std::lock_guard lock(behind_mutex_);
+      names.swap(behind_);
+    }
+    for (const AttemptName& name : names) {
+      ++catch_ups_;
+      if (name.second.empty()) {
+        if (!store_->GetRun(name.first).ok()) judge_.OnRunDeleted(name.first);
+      } else {
+        judge_.CatchUp(name);
+        judge_.OnGoodbye(name);
+      }
+    }
+  }
+
+  const AlertOptions options_;
+  store::Store* const store_;
+  Book book_;
+  Listeners listeners_;
+  Judge judge_;
+  BlockingQueue<Work> queue_;
+  std::mutex behind_mutex_;  // guards behind_ and the order of pushes
+  std::set<AttemptName> behind_;
+  std::atomic<uint64_t> catch_ups_{0};
+  std::atomic<bool> stopping_{false};
+  std::unique_ptr<store::Subscription> subscription_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<AlertService>> AlertService::Start(const AlertOptions& options, store::Store* store,
+                                                          const Clock* clock) {
+  auto service = std::make_unique<AlertServiceImpl>(options, store, clock);
+  FS_RETURN_IF_ERROR(service->Begin());
+  return std::unique_ptr<AlertService>(std::move(service));
+}
+
+}  // namespace foreshock::alert

@@ -1,0 +1,76 @@
+// One (run, attempt) as the alert service sees it: its engine, and the events that wait for their step.
+// Not thread-safe: the service's thread owns it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "foreshock/base/result.h"
+#include "foreshock/server/alert/alert_service.h"
+#include "foreshock/server/alert_core/alert_engine.h"
+#include "foreshock/server/store/store.h"
+
+namespace foreshock::alert {
+
+class Watch {
+ public:
+  Watch(std::string run, std::string attempt, const wire::Hello& hello,
+        const detect::DetectorOptions& options);
+
+  const std::string& run() const { return run_; }
+  const std::string& attempt() const { return attempt_; }
+  int64_t last_step() const { return last_step_; }
+
+  // Before the first frame. A state that cannot be read is an error and leaves a fresh engine.
+  Status Restore(const std::string& state) { return engine_.RestoreState(state); }
+  std::string SaveState() const { return engine_.SaveState(); }
+  std::vector<Alert> Open() const { return engine_.Open(); }
+  std::vector<Alert> Firing() const;
+  // With the last checkpoint before the first evidence, by the steps that the trainer told.
+  AlertRecord ToRecord(Alert alert) const;
+
+  // Each record counts once, also when it is told twice (live and from the store).
+  void AddEvent(uint32_t rank, uint32_t incarnation, const wire::Event& event);
+  std::vector<AlertEvent> AddFrame(const wire::Frame& frame);
+  std::vector<AlertEvent> Tick(double seconds_since_last_frame) {
+    return engine_.Tick(seconds_since_last_frame);
+  }
+
+  // Reads from the store what is newer than what this has seen. `take` gets what fires or resolves.
+  template <typename Take>
+  Status CatchUp(const store::Store& store, Take take);
+
+  bool reopened = false;         // a process came after the attempt had been closed
+  bool ended = false;            // all ranks said goodbye
+  bool dirty = false;            // steps were judged since the state was saved
+  int64_t last_frame_nanos = 0;  // monotonic clock, when the last frame was judged
+
+ private:
+  std::string run_, attempt_;
+  AlertEngine engine_;
+  std::multimap<int64_t, wire::Event> waiting_;              // by step
+  std::set<std::tuple<uint32_t, uint32_t, uint64_t>> seen_;  // rank, incarnation and seq of events
+  std::map<int64_t, std::string> checkpoints_;               // by step; the newest kMaxCheckpoints
+  std::vector<detect::StepEvent> at_first_step_;
+  int64_t last_step_ = -1;
+};
+
+template <typename Take>
+Status Watch::CatchUp(const store::Store& store, Take take) {
+  auto events = store.ReadEvents(run_, attempt_);
+  if (!events.ok()) return events.status();
+  for (const store::StoredEvent& stored : *events) AddEvent(stored.rank, stored.incarnation, stored.event);
+  store::FrameQuery query;
+  query.run = run_;
+  query.attempt = attempt_;
+  if (last_step_ >= 0) query.from_step = last_step_ + 1;
+  return store.ReadFrames(query,
+                          [&](const store::StoredFrame& stored) { return take(AddFrame(stored.frame)); });
+}
+
+}  // namespace foreshock::alert

@@ -1,0 +1,266 @@
+#include "foreshock/server/alert/alert_service.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "foreshock/tests/history.h"
+
+namespace foreshock::alert {
+namespace {
+
+using tests::History;
+using tests::Loss;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Writes down what it hears: "firing non_finite 3".
+class Ear final : public AlertListener {
+ public:
+  void OnAlert(const AlertRecord& record) override {
+    std::lock_guard lock(mutex_);
+    const bool firing = record.alert.state == AlertState::kFiring;
+    heard_.push_back((firing ? "firing " : "resolved ") + record.alert.rule + " " +
+                     std::to_string(firing ? record.alert.fired_step : record.alert.resolved_step));
+  }
+  std::vector<std::string> heard() const {
+    std::lock_guard lock(mutex_);
+    return heard_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> heard_;
+};
+
+using Heard = std::vector<std::string>;
+
+class AlertServiceTest : public testing::Test {
+ protected:
+  void Start(AlertOptions options = {}) {
+    options.tick_interval = std::chrono::hours(1);  // the tests call Tick
+    auto service = AlertService::Start(options, &history_.store(), &history_.clock());
+    ASSERT_TRUE(service.ok()) << service.status().ToString();
+    service_ = *std::move(service);
+    hearing_ = service_->Subscribe(&ear_);
+  }
+  void Stop() {
+    hearing_.reset();
+    service_.reset();
+  }
+  void Restart() {
+    Stop();
+    history_.Reopen();
+    Start();
+  }
+  std::vector<AlertRecord> Alerts(const std::string& run) {
+    service_->Flush();
+    auto records = service_->OfRun(run);
+    EXPECT_TRUE(records.ok()) << records.status().ToString();
+    return records.ok() ? *records : std::vector<AlertRecord>();
+  }
+
+  History history_;
+  Ear ear_;
+  std::unique_ptr<AlertService> service_;
+  std::unique_ptr<store::Subscription> hearing_;
+};
+
+TEST_F(AlertServiceTest, FiresAndResolvesFromDurableFrames) {
+  Start();
+  const auto source = history_.Hello("run");
+  history_.Put(source, Loss(1, 4));
+  history_.Checkpoint(source, 1);  // saved after the step, as trainers do
+  history_.Put(source, Loss(2, kNan));
+  auto alerts = Alerts("run");
+  ASSERT_EQ(alerts.size(), 1u);
+  EXPECT_EQ(alerts[0].alert.rule, "non_finite");
+  EXPECT_EQ(alerts[0].alert.last_checkpoint_step, 1);
+  EXPECT_EQ(alerts[0].last_checkpoint, "ckpt/1");
+  EXPECT_EQ(alerts[0].fired_unix_ns, history_.clock().WallNanos());
+  EXPECT_EQ(service_->Firing().size(), 1u);
+  for (int64_t step = 3; step < 10; ++step) history_.Put(source, Loss(step, 4));
+  alerts = Alerts("run");
+  ASSERT_EQ(alerts.size(), 1u);
+  EXPECT_EQ(alerts[0].alert.state, AlertState::kResolved);
+  EXPECT_TRUE(service_->Firing().empty());
+  EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 2", "resolved non_finite 5"}));
+}
+
+TEST_F(AlertServiceTest, ARunThatNobodyKnowsIsNotFound) {
+  Start();
+  EXPECT_EQ(service_->OfRun("nobody").status().code(), Code::kNotFound);
+}
+
+TEST_F(AlertServiceTest, AfterARestartNothingFiresTwiceAndNothingIsLost) {
+  Start();
+  const auto source = history_.Hello("run");
+  history_.Put(source, Loss(1, 4));
+  history_.Put(source, Loss(2, kNan));
+  service_->Flush();
+  // Made durable while nobody judged: the server was killed in between.
+  Stop();
+  history_.Put(source, Loss(3, 4));
+  history_.Put(source, Loss(4, 4));
+  Restart();
+  EXPECT_EQ(service_->Firing().size(), 1u) << "there at once, from the store";
+  service_->Flush();
+  EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 2"}));
+  const auto again = history_.Hello("run");
+  history_.Put(again, Loss(5, 4));
+  service_->Flush();
+  EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 2", "resolved non_finite 5"}));
+}
+
+TEST_F(AlertServiceTest, AnAlertOfTheTimeWhenTheServerWasDownFiresAfterTheRestart) {
+  Start();
+  const auto source = history_.Hello("run");
+  history_.Put(source, Loss(1, 4));
+  service_->Flush();
+  Stop();
+  history_.Put(source, Loss(2, kNan));
+  Start();
+  service_->Flush();
+  EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 2"}));
+}
+
+TEST_F(AlertServiceTest, AGoodbyeResolvesWhatIsOpenOnceAndForAll) {
+  Start();
+  const auto source = history_.Hello("run");
+  history_.Put(source, Loss(1, kNan));
+  history_.Goodbye(source, 1);
+  auto alerts = Alerts("run");
+  ASSERT_EQ(alerts.size(), 1u);
+  EXPECT_EQ(alerts[0].alert.state, AlertState::kResolved);
+  EXPECT_EQ(alerts[0].resolved_because, "run finished");
+  EXPECT_EQ(service_->counters().open_attempts, 0u);
+  Restart();
+  service_->Flush();
+  history_.clock().Advance(std::chrono::hours(10));
+  service_->Tick();
+  EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 1", "resolved non_finite 1"}));
+  EXPECT_EQ(service_->counters().open_attempts, 0u);
+}
+
+TEST_F(AlertServiceTest, AFailedRunKeepsItsAlertsForAWhile) {
+  Start();
+  const auto source = history_.Hello("run");
+  history_.Put(source, Loss(1, kNan));
+  history_.Goodbye(source, 1, wire::GoodbyeStatus::kFailed);
+  service_->Tick();
+  EXPECT_EQ(service_->Firing().size(), 1u);
+  history_.clock().Advance(std::chrono::minutes(61));
+  service_->Tick();
+  EXPECT_TRUE(service_->Firing().empty());
+  EXPECT_EQ(Alerts("run")[0].resolved_because, "run failed a while ago");
+}
+
+TEST_F(AlertServiceTest, ANewerAttemptEndsTheQuietOldOne) {
+  Start();
+  const auto first = history_.Hello("run", "1");
+  history_.Put(first, Loss(212, kNan));
+  const auto second = history_.Hello("run", "2");
+  history_.Put(second, Loss(200, 4));
+  service_->Tick();
+  EXPECT_EQ(service_->Firing().size(), 1u);
+  history_.clock().Advance(std::chrono::seconds(61));
+  history_.Put(second, Loss(201, 4));
+  service_->Tick();
+  EXPECT_TRUE(service_->Firing().empty());
+  EXPECT_EQ(Alerts("run")[0].resolved_because, "newer attempt");
+  history_.Put(second, Loss(202, kNan));
+  service_->Flush();
+  ASSERT_EQ(service_->Firing().size(), 1u) << "the newer one is judged by itself";
+  EXPECT_EQ(service_->Firing()[0].alert.attempt, "2");
+}
+
+TEST_F(AlertServiceTest, ARestartUnderTheSameAttemptAfterItsEndIsJudgedAgain) {
+  Start();
+  const auto source = history_.Hello("run");
+  history_.Put(source, Loss(1, 4));
+  history_.Goodbye(source, 1, wire::GoodbyeStatus::kStopped);
+  service_->Flush();
+  EXPECT_EQ(service_->counters().open_attempts, 0u);
+  auto hello = tests::SmallHello("run");
+  hello.incarnation = 77;
+  const auto again = history_.Hello(hello);
+  history_.Put(again, Loss(2, kNan));
+  service_->Flush();
+  EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 2"}));
+}
+
+TEST_F(AlertServiceTest, WhatAnEndResolvedFiresAgainWhenTheAttemptGoesOn) {
+  Start();
+  const auto source = history_.Hello("run");
+  history_.Put(source, Loss(1, kNan));
+  history_.Goodbye(source, 1, wire::GoodbyeStatus::kStopped);
+  service_->Flush();
+  auto hello = tests::SmallHello("run");
+  hello.incarnation = 77;
+  const auto again = history_.Hello(hello);
+  history_.Put(again, Loss(2, kNan));
+  for (int64_t step = 3; step < 6; ++step) history_.Put(again, Loss(step, 4));
+  service_->Flush();
+  EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 1", "resolved non_finite 1", "firing non_finite 1",
+                                 "resolved non_finite 5"}));
+}
+
+TEST_F(AlertServiceTest, AQueueThatIsFullIsMadeUpForFromTheStore) {
+  AlertOptions options;
+  options.queue_capacity = 1;
+  Start(options);
+  const auto source = history_.Hello("run");
+  for (int64_t step = 1; step <= 300; ++step) {
+    const bool bad = step >= 100 && step < 103;
+    history_.Put(source, Loss(step, bad ? kNan : 4));
+  }
+  service_->Flush();
+  EXPECT_EQ(service_->counters().steps, 300u);
+  EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 100", "resolved non_finite 105"}));
+}
+
+TEST_F(AlertServiceTest, ADeletedRunLeavesNothing) {
+  Start();
+  const auto source = history_.Hello("run");
+  history_.Put(source, Loss(1, kNan));
+  service_->Flush();
+  ASSERT_EQ(service_->Firing().size(), 1u);
+  ASSERT_TRUE(history_.store().DeleteRun("run").ok());
+  service_->Flush();
+  EXPECT_TRUE(service_->Firing().empty());
+  EXPECT_TRUE(service_->All()->empty());
+  EXPECT_EQ(service_->counters().open_attempts, 0u);
+}
+
+TEST_F(AlertServiceTest, AStateThatCannotBeReadIsJudgedFromTheStart) {
+  Start();
+  const auto source = history_.Hello("run");
+  history_.Put(source, Loss(1, kNan));
+  service_->Flush();
+  Stop();
+  const store::MetaEntry broken[] = {{"alert_engine", "run", "1", "garbage"}, {"alert", "run", "x", "{"}};
+  ASSERT_TRUE(history_.store().PutMeta(broken).ok());
+  Start();
+  service_->Flush();
+  // The same step gives the same id, so that notifiers see that they know it.
+  EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 1", "firing non_finite 1"}));
+  EXPECT_EQ(Alerts("run").size(), 1u);
+}
+
+TEST_F(AlertServiceTest, ManyRunsAtOnce) {
+  Start();
+  for (int i = 0; i < 40; ++i) {
+    const auto source = history_.Hello("run" + std::to_string(i));
+    for (int64_t step = 1; step <= 20; ++step) history_.Put(source, Loss(step, step == 10 ? kNan : 3));
+    history_.Goodbye(source, 20);
+  }
+  service_->Flush();
+  EXPECT_EQ(service_->All()->size(), 40u);
+  EXPECT_TRUE(service_->Firing().empty());
+  EXPECT_EQ(service_->counters().open_attempts, 0u);
+}
+
+}  // namespace
+}  // namespace foreshock::alert

@@ -1,0 +1,169 @@
+// The JSON API over a real HTTP server and a real store.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "foreshock/server/http/client.h"
+#include "foreshock/server/http/server.h"
+#include "foreshock/server/web/routes.h"
+#include "foreshock/tests/history.h"
+
+namespace foreshock::web {
+namespace {
+
+using nlohmann::json;
+using tests::Heads;
+using tests::Loss;
+using tests::Scalar;
+using tests::Step;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+class WebTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    alert::AlertOptions alert_options;
+    alert_options.tick_interval = std::chrono::hours(1);
+    alerts_ = *alert::AlertService::Start(alert_options, &history_.store(), &history_.clock());
+    query::QueryOptions options;
+    options.store = &history_.store();
+    options.alerts = alerts_.get();
+    options.clock = &history_.clock();
+    queries_ = std::make_unique<query::Queries>(options);
+    http::Routes routes;
+    AddQueryRoutes(queries_.get(), &routes);
+    AddMetricsRoute([] { return std::string("up 1\n"); }, &routes);
+    AddReportRoute(
+        [](const std::vector<std::string>& runs) -> Result<std::string> {
+          if (runs.empty()) return Status(Code::kInvalidArgument, "run: name at least one");
+          return "<html>" + std::to_string(runs.size());
+        },
+        &routes);
+    server_ = *http::Server::Start({}, std::move(routes));
+  }
+
+  http::ClientResponse Get(const std::string& path) {
+    const auto got = http::Get("http://127.0.0.1:" + std::to_string(server_->port()) + path);
+    EXPECT_TRUE(got.ok()) << got.status().ToString();
+    return got.ok() ? *got : http::ClientResponse();
+  }
+  json Ok(const std::string& path) {
+    const http::ClientResponse got = Get(path);
+    EXPECT_EQ(got.code, 200) << path << ": " << got.body;
+    return json::parse(got.body);
+  }
+  // The field that the error names.
+  std::string Refused(const std::string& path, int code) {
+    const http::ClientResponse got = Get(path);
+    EXPECT_EQ(got.code, code) << path << ": " << got.body;
+    const json error = json::parse(got.body)["error"];
+    EXPECT_FALSE(error["message"].get<std::string>().empty());
+    return error["field"].is_null() ? "" : error["field"].get<std::string>();
+  }
+
+  tests::History history_;
+  std::unique_ptr<alert::AlertService> alerts_;
+  std::unique_ptr<query::Queries> queries_;
+  std::unique_ptr<http::Server> server_;
+};
+
+TEST_F(WebTest, EveryCatalogueEntryOfAStepReadsBackBitForBit) {
+  std::vector<wire::Series> series;
+  const auto value_of = [](const SignalInfo& info, uint32_t i) {
+    return std::bit_cast<float>(0x3f800000u + info.id * 1000 + i);
+  };
+  for (const SignalInfo& info : SignalCatalogue()) {
+    if (info.scope == SignalScope::kScalar) {
+      series.push_back(Scalar(info.id, value_of(info, 0)));
+    } else {
+      auto heads = Heads(info.id, 1, {value_of(info, 0), value_of(info, 1), kNan, 0}, {2, 3, 4, 5});
+      heads.present = {1, 1, 1, 0};
+      series.push_back(heads);
+    }
+  }
+  history_.Put(history_.Hello("run"), Step(7, std::move(series)));
+  const json step = Ok("/api/v1/runs/run/step/last");
+  EXPECT_EQ(step["step"], 7);
+  std::map<std::string, json> by_name;
+  for (const json& s : step["frame"]["series"]) by_name[s["signal"]] = s;
+  for (const SignalInfo& info : SignalCatalogue()) {
+    const std::string name(info.name);
+    if (info.scope == SignalScope::kScalar) {
+      EXPECT_EQ(static_cast<float>(step["frame"]["scalars"][name]["value"].get<double>()), value_of(info, 0))
+          << name;
+      continue;
+    }
+    ASSERT_TRUE(by_name.contains(name)) << name;
+    const bool ratio = info.merge == SignalMerge::kRatio;
+    const json& values = by_name[name]["values"];
+    for (uint32_t i = 0; i < 2; ++i) {
+      const json& number = ratio ? values[i]["numerator"] : values[i];
+      EXPECT_EQ(static_cast<float>(number.get<double>()), value_of(info, i)) << name;
+    }
+    EXPECT_EQ(ratio ? values[2]["numerator"] : values[2], "NaN") << name;
+    EXPECT_TRUE(values[3].is_null()) << name;
+    EXPECT_EQ(by_name[name]["weights"], json::parse("[2,3,4,null]")) << name;
+  }
+}
+
+TEST_F(WebTest, SeriesOfALayerAndHeads) {
+  const auto source = history_.Hello("team/gpt 2");
+  for (int64_t step = 0; step < 20; ++step) {
+    history_.Put(source, Step(step, {Scalar(kLoss, step == 5 ? kNan : 2),
+                                     Heads(kLogitMax, 0, {1, 2, 3, static_cast<float>(step)})}));
+  }
+  const json got = Ok("/api/v1/runs/team%2Fgpt%202/series?signal=logit_max&layer=0&head=1,3&from=3&to=6");
+  ASSERT_EQ(got["points"].size(), 4u);
+  EXPECT_EQ(got["points"][0]["step"], 3);
+  EXPECT_EQ(got["points"][0]["series"]["heads"], json::parse("[1,3]"));
+  EXPECT_EQ(got["points"][0]["series"]["values"], json::parse("[2,3]"));
+  EXPECT_TRUE(got["rank"].is_null());
+  const json loss = Ok("/api/v1/runs/team%2Fgpt%202/series?signal=loss&from=5&to=5&rank=0&attempt=1");
+  EXPECT_EQ(loss["points"][0]["series"]["values"], json::parse("[\"NaN\"]"));
+}
+
+TEST_F(WebTest, RunsAlertsEventsStatusAndCatalogue) {
+  const auto source = history_.Hello("run");
+  history_.Checkpoint(source, 1);
+  history_.Put(source, Loss(2, kNan));
+  alerts_->Flush();
+  EXPECT_EQ(Ok("/api/v1/runs")["runs"][0]["firing_criticals"], 1);
+  EXPECT_EQ(Ok("/api/v1/runs?prefix=x")["runs"].size(), 0u);
+  EXPECT_EQ(Ok("/api/v1/runs/run")["last_loss"], "NaN");
+  EXPECT_EQ(Ok("/api/v1/runs/run/alerts")["alerts"][0]["rule"], "non_finite");
+  EXPECT_EQ(Ok("/api/v1/alerts?firing=true")["alerts"][0]["value"], "NaN");
+  EXPECT_EQ(Ok("/api/v1/runs/run/events")["events"][0]["kind"], "checkpoint");
+  EXPECT_EQ(Ok("/api/v1/status")["health"], "ok");
+  const json catalogue = Ok("/api/v1/catalogue");
+  EXPECT_EQ(catalogue["signals"].size(), SignalCatalogue().size());
+  EXPECT_FALSE(catalogue["rules"].empty());
+  EXPECT_EQ(Get("/healthz").body, "ok\n");
+  EXPECT_EQ(Get("/metrics").body, "up 1\n");
+  EXPECT_EQ(Get("/report?run=a&run=b").body, "<html>2");
+}
+
+TEST_F(WebTest, ErrorsNameWhatIsWrong) {
+  history_.Put(history_.Hello("run"), Loss(2, 1));
+  EXPECT_EQ(Refused("/api/v1/runs/run/series", 400), "signal");
+  EXPECT_EQ(Refused("/api/v1/runs/run/series?signal=nope", 400), "signal");
+  EXPECT_EQ(Refused("/api/v1/runs/run/series?signal=logit_max&layer=-1", 400), "layer");
+  EXPECT_EQ(Refused("/api/v1/runs/run/series?signal=logit_max&head=1,x", 400), "head");
+  EXPECT_EQ(Refused("/api/v1/runs/run/series?signal=loss&layer=1", 400), "layer");
+  EXPECT_EQ(Refused("/api/v1/runs/run/series?signal=loss&from=9999999999999999999999", 400), "from");
+  EXPECT_EQ(Refused("/api/v1/runs/run/series?signal=loss&form=1", 400), "form");
+  EXPECT_EQ(Refused("/api/v1/runs/run/step/abc", 400), "step");
+  EXPECT_EQ(Refused("/api/v1/runs/run/step/-7", 400), "step");
+  EXPECT_EQ(Refused("/api/v1/runs/run/step/1?exact=maybe", 400), "exact");
+  EXPECT_EQ(Refused("/api/v1/alerts?firing=perhaps", 400), "firing");
+  EXPECT_EQ(Refused("/report", 400), "run");
+  Refused("/api/v1/runs/nobody", 404);
+  Refused("/api/v1/runs/nobody/alerts", 404);
+  Refused("/api/v1/runs/run/step/1", 404);
+  Refused("/api/v1/runs/run/series?signal=loss&attempt=7", 404);
+  Refused("/api/v2/runs", 404);
+}
+
+}  // namespace
+}  // namespace foreshock::web
