@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kFooter =
     "Exit status: 0 done, 1 not there or the answer is no, 2 wrong usage or input, 3 no server answers.\n"
-    "FORESHOCK_SERVER names the server (default 127.0.0.1:7400). Colour only on a terminal; NO_COLOR turns "
+    "FORESHOCK_SERVER names the server (default 127.0.0.1:7071). Colour only on a terminal; NO_COLOR turns "
     "it off.\n"
     "\n"
     "Examples:\n"

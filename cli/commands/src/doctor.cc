@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "agent_status.h"
 #include "commands.h"
 #include "common.h"
 #include "foreshock/cli/number.h"
@@ -79,13 +80,13 @@ class Doctor final : public Command {
   int Run(Context& context) override {
     auto client = server_.Connect();
     if (!client.ok()) return Fail(context, client.status());
-    const Status agent = InspectAgent();
+    std::vector<std::string> findings;
+    const Status agent = InspectAgent(&findings);
     const auto status = (*client)->GetStatus();
     if (!status.ok()) {
       if (!server_.json()) PrintAgent(context, agent);
       return Fail(context, status.status());
     }
-    std::vector<std::string> findings;
     if (!agent.ok()) findings.push_back("agent: " + agent.message());
     if (status->health() != "ok") findings.push_back("server: " + status->health());
     const auto runs = (*client)->ListRuns({});
@@ -105,9 +106,14 @@ class Doctor final : public Command {
   }
 
  private:
-  Status InspectAgent() const {
-    if (!agent_.starts_with("unix:")) return OkStatus();  // file: and grpc: go without an agent
-    return Listens(agent_.substr(5));
+  // Ok when it listens, or when no agent is asked for: file: and grpc: go without one.
+  Status InspectAgent(std::vector<std::string>* findings) const {
+    if (!agent_.starts_with("unix:")) return OkStatus();
+    const std::string path = agent_.substr(5);
+    FS_RETURN_IF_ERROR(Listens(path));
+    FS_ASSIGN_OR_RETURN(const AgentStatus status, ReadAgentStatus(path + ".status.json"));
+    for (const std::string& finding : AgentFindings(status)) findings->push_back("agent: " + finding);
+    return OkStatus();
   }
 
   void PrintAgent(Context& context, const Status& agent) const {

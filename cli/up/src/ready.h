@@ -1,4 +1,4 @@
-// What foreshockd and foreshock-agent say in their ready files. Private.
+// What foreshockd says in its ready file. Private.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace foreshock::cli {
 
-// A text member of the one JSON object in a file; kNotFound when it is not there.
-Result<std::string> ReadReadyField(const std::string& path, const std::string& field);
+// A port, as member `field` of the one JSON object in a file. kDataLoss when there is none.
+Result<int> ReadPort(const std::string& path, const std::string& field);
 
 }  // namespace foreshock::cli

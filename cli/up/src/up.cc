@@ -39,7 +39,7 @@ ChildSpec ServerSpec(const UpOptions& options) {
 ChildSpec AgentSpec(const UpOptions& options, const std::string& server) {
   ChildSpec spec;
   spec.name = "foreshock-agent";
-  spec.ready_file = options.data + "/foreshock-agent.ready";
+  spec.ready_file = options.socket + ".status.json";  // written once it listens
   spec.argv = {options.program_folder + "/foreshock-agent",
                "--socket",
                options.socket,
@@ -47,9 +47,17 @@ ChildSpec AgentSpec(const UpOptions& options, const std::string& server) {
                options.data + "/spool",
                "--server",
                server,
-               "--ready-file",
+               "--status",
                spec.ready_file};
   return spec;
+}
+
+// Where to reach a server that listens on HOST:PORT and got `port`.
+std::string Reachable(const std::string& listen, int port) {
+  std::string host = listen.substr(0, listen.rfind(':'));
+  if (host.empty() || host == "0.0.0.0") host = "127.0.0.1";
+  if (host == "[::]") host = "[::1]";
+  return host + ":" + std::to_string(port);
 }
 
 std::string AsJson(const UpOptions& options, const Addresses& addresses) {
@@ -105,8 +113,10 @@ Result<Addresses> StartAll(const UpOptions& options, Supervisor* supervisor) {
   Addresses addresses;
   const ChildSpec server = ServerSpec(options);
   FS_RETURN_IF_ERROR(supervisor->Start(server));
-  FS_ASSIGN_OR_RETURN(addresses.grpc, ReadReadyField(server.ready_file, "grpc"));
-  FS_ASSIGN_OR_RETURN(addresses.http, ReadReadyField(server.ready_file, "http"));
+  FS_ASSIGN_OR_RETURN(const int grpc_port, ReadPort(server.ready_file, "grpc"));
+  FS_ASSIGN_OR_RETURN(const int http_port, ReadPort(server.ready_file, "http"));
+  addresses.grpc = Reachable(options.grpc, grpc_port);
+  addresses.http = Reachable(options.http, http_port);
   if (options.no_agent) return addresses;
   FS_RETURN_IF_ERROR(supervisor->Start(AgentSpec(options, addresses.grpc)));
   addresses.agent = "unix:" + options.socket;

@@ -15,7 +15,7 @@
 namespace foreshock::cli {
 
 struct ClientOptions {
-  std::string server = "127.0.0.1:7400";  // host:port
+  std::string server = "127.0.0.1:7071";  // host:port
   std::string token;                      // bearer token; empty: none
   std::string ca_file;                    // TLS roots; empty: the system's
   std::string cert_file, key_file;        // mTLS; empty: none

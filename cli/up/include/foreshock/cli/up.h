@@ -11,8 +11,8 @@ namespace foreshock::cli {
 struct UpOptions {
   std::string program_folder;           // where foreshockd and foreshock-agent lie
   std::string data;                     // folder; empty: DefaultDataFolder
-  std::string grpc = "127.0.0.1:7400";  // port 0: any free one
-  std::string http = "127.0.0.1:7401";
+  std::string grpc = "127.0.0.1:7071";  // port 0: any free one
+  std::string http = "127.0.0.1:7070";
   std::string socket;  // the agent's; empty: DATA/agent.sock
   bool no_agent = false;
   std::string config;      // the server's configuration file; empty: none

@@ -1,0 +1,54 @@
+#include "agent_status.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace foreshock::cli {
+namespace {
+
+uint64_t Count(const nlohmann::json& object, const char* part, const char* name) {
+  const auto at = object.find(part);
+  return at != object.end() && at->is_object() ? at->value(name, uint64_t{0}) : 0;
+}
+
+}  // namespace
+
+Result<AgentStatus> ReadAgentStatus(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return Status(Code::kNotFound, "agent status file " + path);
+  try {
+    const nlohmann::json object = nlohmann::json::parse(in);
+    AgentStatus status;
+    status.state = object.at("state").get<std::string>();
+    status.health = object.at("health").get<std::string>();
+    status.connected = object.at("forward").value("connected", false);
+    status.pending = Count(object, "spool", "pending");
+    status.spool_bytes = Count(object, "spool", "bytes");
+    status.spool_limit_bytes = Count(object, "spool", "limit_bytes");
+    status.lost = Count(object, "spool", "lost");
+    status.dropped_by_trainers = Count(object, "receive", "dropped_by_trainers");
+    status.damaged = Count(object, "receive", "damaged");
+    status.rejected = Count(object, "receive", "rejected");
+    status.undeliverable = Count(object, "forward", "undeliverable");
+    return status;
+  } catch (const nlohmann::json::exception& error) {
+    return Status(Code::kDataLoss, path + ": " + error.what());
+  }
+}
+
+std::vector<std::string> AgentFindings(const AgentStatus& status) {
+  std::vector<std::string> findings;
+  if (status.health != "ok") findings.push_back(status.health);
+  const auto count = [&](uint64_t n, const char* what) {
+    if (n > 0) findings.push_back(std::to_string(n) + " records " + what);
+  };
+  if (!status.connected) count(status.pending, "wait for the server, which is not connected");
+  count(status.dropped_by_trainers, "dropped by trainers before they reached the agent");
+  count(status.damaged, "arrived damaged");
+  count(status.rejected, "rejected");
+  count(status.undeliverable, "refused by the server for good");
+  count(status.lost, "lost from the spool");
+  return findings;
+}
+
+}  // namespace foreshock::cli

@@ -1,0 +1,56 @@
+#include "agent_status.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+namespace foreshock::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class AgentStatusTest : public ::testing::Test {
+ protected:
+  ~AgentStatusTest() override { std::remove(path_.c_str()); }
+  Result<AgentStatus> Read(const std::string& text) {
+    std::ofstream(path_) << text;
+    return ReadAgentStatus(path_);
+  }
+  std::string path_ =
+      (std::filesystem::temp_directory_path() / ("agent-status-" + std::to_string(getpid()) + ".json"))
+          .string();
+};
+
+TEST_F(AgentStatusTest, ReadsWhatTheAgentWrites) {
+  const auto status =
+      Read(R"({"state":"running","health":"ok","spool":{"pending":3,"bytes":10,"limit_bytes":100},
+      "receive":{"dropped_by_trainers":2},"forward":{"connected":false}})");
+  ASSERT_TRUE(status.ok()) << status.status().ToString();
+  EXPECT_EQ(status->state, "running");
+  EXPECT_EQ(status->pending, 3u);
+  EXPECT_THAT(AgentFindings(*status), ElementsAre(HasSubstr("3 records wait for the server"),
+                                                  HasSubstr("2 records dropped by trainers")));
+}
+
+TEST_F(AgentStatusTest, PendingRecordsAreNoFindingWhileConnected) {
+  const auto status = Read(
+      R"({"state":"running","health":"ok","spool":{"pending":3},"receive":{},"forward":{"connected":true}})");
+  ASSERT_TRUE(status.ok()) << status.status().ToString();
+  EXPECT_THAT(AgentFindings(*status), IsEmpty());
+}
+
+TEST_F(AgentStatusTest, MissingAndBroken) {
+  EXPECT_EQ(ReadAgentStatus("/no/such/status").status().code(), Code::kNotFound);
+  EXPECT_EQ(Read("{\"state\":").status().code(), Code::kDataLoss);
+  EXPECT_EQ(Read("[]").status().code(), Code::kDataLoss);
+  EXPECT_EQ(Read(R"({"state":1,"health":"ok","forward":{}})").status().code(), Code::kDataLoss);
+}
+
+}  // namespace
+}  // namespace foreshock::cli
