@@ -34,6 +34,7 @@ class LossDivergence final : public Rule {
     const double needed = track.threshold() * (blocks_above_ > 0 ? kHeld : 1);
     if (!track.known() || !(excess > needed)) {
       blocks_above_ = 0;
+      critical_ = false;
       return findings;
     }
     if (blocks_above_++ == 0) {
@@ -43,8 +44,9 @@ class LossDivergence final : public Rule {
     highest_ = std::max(highest_, excess);
     if (blocks_above_ < kWarningBlocks) return findings;
     const bool recovering = excess < kRecovering * highest_;
-    const bool critical = blocks_above_ >= kCriticalBlocks && !recovering;
-    Finding finding = RunFinding(step, critical ? Severity::kCritical : Severity::kWarning);
+    // Once critical, it stays so until the loss is back near its best.
+    critical_ = critical_ || (blocks_above_ >= kCriticalBlocks && !recovering);
+    Finding finding = RunFinding(step, critical_ ? Severity::kCritical : Severity::kWarning);
     finding.first_step = since_;
     finding.value = track.level();
     finding.baseline = track.best();
@@ -76,6 +78,7 @@ class LossDivergence final : public Rule {
   double first_ = 0;
   int broken_frames_ = 0;
   int blocks_above_ = 0;
+  bool critical_ = false;
   int64_t since_ = 0;
   double highest_ = 0;
 };

@@ -25,7 +25,10 @@ bool LossTrack::Push(int64_t step, double loss) {
   // Noise is learned while the loss is near its best: what a divergence adds is no noise.
   const double learned = std::max(initial_ - best_, 0.0);
   const bool calm = has_best_ && level_ - best_ <= std::max(0.1 * learned, 0.02 * std::abs(best_));
-  if (known() && (calm || residuals_.size() < kMinNoise)) residuals_.Push(block - level_);
+  if (known() && (calm || differences_.size() < kMinNoise)) {
+    differences_.Push(std::abs(block - last_block_));
+  }
+  last_block_ = block;
   return true;
 }
 
@@ -36,9 +39,13 @@ void LossTrack::Restart() {
 }
 
 double LossTrack::threshold() const {
-  const Baseline noise = residuals_.Get();
-  const double scatter = noise.count >= 8 ? 5 * noise.scale : 0.1 * std::abs(best_);
+  const double scatter = differences_.size() >= kMinNoise ? 5 * noise() : 0.1 * std::abs(best_);
   return std::max({0.1 * (initial_ - best_), scatter, 0.02 * std::abs(best_)});
+}
+
+double LossTrack::noise() const {
+  // Median |difference| of two normal values is 0.6745 * sqrt(2) standard deviations.
+  return 1.0484 * differences_.Recent(differences_.size());
 }
 
 }  // namespace foreshock::detect

@@ -19,6 +19,8 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kCritical = 1.0;
 constexpr double kWarning = 0.8;
+// Extremes of logits jump about more than norms of weights do: alone they must say more.
+constexpr double kLogitsAlone = 0.5;
 constexpr int kWarningSamples = 2;
 // A second signal needs less: it has its own noise.
 constexpr double kAgreement = 0.5;
@@ -77,7 +79,7 @@ class QkRunaway final : public Rule {
                         !(wq.flags[head] & SeriesSample::kWeightNormsNotCausal) &&
                         !context.guarded(head / step.heads());
     state->by_logits = !causal;
-    if (!causal) return logit_.ready() ? logit_.features()[head].score : 0;
+    if (!causal) return logit_.ready() ? kLogitsAlone * logit_.features()[head].score : 0;
     if (!wq_.ready()) return 0;
     const double score = wq_.features()[head].score;
     const bool agreed = qk_.ready() ? qk_.features()[head].score >= kAgreement
