@@ -12,7 +12,9 @@ namespace foreshock::detect {
 namespace {
 
 constexpr int kWarningBlocks = 3;
-constexpr int kCriticalBlocks = 25;   // 250 to 500 steps: what recovers has begun to by then
+constexpr int kCriticalBlocks = 25;  // 250 to 500 steps: what recovers has begun to by then
+constexpr int kFewBlocks = 10;       // enough where blocks are far apart
+constexpr int64_t kCriticalSteps = 500;
 constexpr double kRecovering = 0.75;  // of the highest excess: below, it is on its way back
 constexpr double kHeld = 0.5;         // what rose counts as risen until it lost half of the threshold
 constexpr int kBrokenFrames = 5;      // in a row, at the very start
@@ -45,7 +47,9 @@ class LossDivergence final : public Rule {
     if (blocks_above_ < kWarningBlocks) return findings;
     const bool recovering = excess < kRecovering * highest_;
     // Once critical, it stays so until the loss is back near its best.
-    critical_ = critical_ || (blocks_above_ >= kCriticalBlocks && !recovering);
+    const bool long_enough = blocks_above_ >= kCriticalBlocks ||
+                             (blocks_above_ >= kFewBlocks && step.step() - since_ >= kCriticalSteps);
+    critical_ = critical_ || (long_enough && !recovering);
     Finding finding = RunFinding(step, critical_ ? Severity::kCritical : Severity::kWarning);
     finding.first_step = since_;
     finding.value = track.level();

@@ -11,6 +11,7 @@
 #include "finding_util.h"
 #include "foreshock/base/catalogue.h"
 #include "growth_tracker.h"
+#include "moving_means.h"
 #include "rules.h"
 
 namespace foreshock::detect {
@@ -24,14 +25,15 @@ constexpr double kLogitsAlone = 0.5;
 constexpr int kWarningSamples = 2;
 // A second signal needs less: it has its own noise.
 constexpr double kAgreement = 0.5;
-constexpr double kStirring = 0.5;  // from this score on, a head's first evidence is counted
+constexpr double kStirring = 0.5;   // from this score on, a head's first evidence is counted
+constexpr double kDirected = 0.15;  // of the update's norm along the leading direction, mean of 10 samples
 // An alarmed head is calm again when its logits, or its lead over the median head, fell to this share.
 constexpr double kCalm = 0.5;
 
 class QkRunaway final : public Rule {
  public:
   explicit QkRunaway(size_t heads)
-      : wq_(heads), qk_(heads), logit_(heads), smooth_logits_(heads, 0, 5), states_(heads) {}
+      : wq_(heads), qk_(heads), logit_(heads), smooth_logits_(heads, 0, 5), share_(heads), states_(heads) {}
 
   std::string_view name() const override { return "qk_runaway"; }
 
@@ -49,6 +51,7 @@ class QkRunaway final : public Rule {
         logs_[h] = std::log(std::max(std::abs(smooth_logits_.Level(h)), 1.0));
       logit_.Update(step.step(), logs_);
     }
+    PushShares(step, &share_);
     for (size_t head = 0; head < states_.size(); ++head) JudgeHead(step, context, head);
     return Findings(step);
   }
@@ -82,9 +85,16 @@ class QkRunaway final : public Rule {
     if (!causal) return logit_.ready() ? kLogitsAlone * logit_.features()[head].score : 0;
     if (!wq_.ready()) return 0;
     const double score = wq_.features()[head].score;
-    const bool agreed = qk_.ready() ? qk_.features()[head].score >= kAgreement
-                                    : !logit_.ready() || logit_.features()[head].level > 0;
-    return agreed ? score : std::min(score, 0.99 * kCritical);
+    return Agreed(head) ? score : std::min(score, kStirring);
+  }
+
+  // Weights that grow for the task's sake leave logits and update directions much as they were. Signals that
+  // are not measured have no vote.
+  bool Agreed(size_t head) const {
+    if (qk_.ready() && qk_.features()[head].score < kAgreement) return false;
+    const double directed = share_.Full(head) ? share_.Mean(head) : kNan;
+    if (!logit_.ready() && std::isnan(directed)) return true;
+    return (logit_.ready() && logit_.features()[head].score >= kAgreement) || directed >= kDirected;
   }
 
   double Level(const State& state, size_t head) const {
@@ -158,6 +168,7 @@ class QkRunaway final : public Rule {
 
   GrowthTracker wq_, qk_, logit_;
   HeadWindows smooth_logits_;
+  MovingMeans share_;
   std::vector<State> states_;
   std::vector<double> logs_;
 };

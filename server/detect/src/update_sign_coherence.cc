@@ -10,12 +10,12 @@
 
 #include "finding_util.h"
 #include "foreshock/base/catalogue.h"
+#include "moving_means.h"
 #include "rules.h"
 
 namespace foreshock::detect {
 namespace {
 
-constexpr size_t kSamples = 10;
 constexpr double kWarningShare = 0.38;
 constexpr double kCriticalShare =
     0.5;                       // more than half of each update pushes the one direction that makes logits
@@ -23,28 +23,6 @@ constexpr double kHeld = 0.5;  // a firing alert asks for this part of the thres
 constexpr double kDrift = 0.9;
 constexpr double kDriftSteps = 100;   // single steps behind a drift ratio, at least
 constexpr double kDriftGrowth = 0.2;  // of sigma1, over the same steps
-
-// The mean of the last kSamples values a head.
-class MovingMeans {
- public:
-  explicit MovingMeans(size_t heads) : ring_(heads * kSamples), count_(heads) {}
-  void Push(size_t head, double value) {
-    if (!std::isfinite(value)) return;
-    ring_[head * kSamples + count_[head] % kSamples] = static_cast<float>(value);
-    ++count_[head];
-  }
-  bool Full(size_t head) const { return count_[head] >= kSamples; }
-  double Sum(size_t head) const {
-    double sum = 0;
-    for (size_t i = 0; i < std::min<size_t>(count_[head], kSamples); ++i) sum += ring_[head * kSamples + i];
-    return sum;
-  }
-  double Mean(size_t head) const { return Sum(head) / static_cast<double>(kSamples); }
-
- private:
-  std::vector<float> ring_;
-  std::vector<uint64_t> count_;
-};
 
 class UpdateSignCoherence final : public Rule {
  public:
@@ -56,10 +34,11 @@ class UpdateSignCoherence final : public Rule {
     const HeadValues& projection = step.Heads(kUpdateProjection1);
     if (!projection.any) return std::nullopt;
     const bool has_norm = step.Heads(kUpdateNorm).any;
+    PushShares(step, &share_);
     size_t worst = 0, heads = 0;
     for (size_t head = 0; head < step.all_heads(); ++head) {
       if (!projection.Finite(head)) continue;
-      Push(step, head, has_norm);
+      PushDrift(step, head);
       const bool warned = Coherent(step, context, head, has_norm);
       since_[head] = !warned ? -1 : since_[head] < 0 ? step.step() : since_[head];
       if (!warned) continue;
@@ -71,13 +50,8 @@ class UpdateSignCoherence final : public Rule {
   }
 
  private:
-  void Push(const StepView& step, size_t head, bool has_norm) {
-    const HeadValues& projection = step.Heads(kUpdateProjection1);
-    const double n = std::isnan(projection.weight[head]) ? 1 : std::max(projection.weight[head], 1.0);
-    if (has_norm) {
-      share_.Push(head,
-                  projection.value[head] / n / std::max(step.Heads(kUpdateNorm).ValueOrNan(head), 1e-30));
-    }
+  void PushDrift(const StepView& step, size_t head) {
+    const double n = StepsBehind(step.Heads(kUpdateProjection1), head);
     const HeadValues& drift = step.Heads(kUpdateDriftRatio1);
     if (drift.any && drift.Finite(head) && std::isfinite(drift.weight[head])) {
       net_.Push(head, drift.value[head] * drift.weight[head]);
