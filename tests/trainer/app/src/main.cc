@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstdio>
 #include <string>
 
@@ -17,6 +18,8 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (options.data.empty()) options.data.emplace_back(FORESHOCK_TRAINER_DATA);
+  std::signal(SIGINT, trainer::stop_on_signal);
+  std::signal(SIGTERM, trainer::stop_on_signal);
   if (trainer::run(options, &error)) return 0;
   std::fprintf(stderr, "foreshock-trainer: %s\n", error.c_str());
   return 1;

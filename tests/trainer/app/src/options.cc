@@ -89,6 +89,35 @@ constexpr std::array kOptions = {
            [](std::string_view v, Options* o, std::string* e) {
              return number<std::int64_t>(v, 1, kMostSteps, &o->checkpoint_every, e);
            }},
+    Option{"--foreshock", true,
+           [](std::string_view v, Options* o, std::string*) {
+             o->foreshock = v;
+             return true;
+           }},
+    Option{"--run", true,
+           [](std::string_view v, Options* o, std::string*) {
+             o->run = v;
+             return true;
+           }},
+    Option{"--agent", true,
+           [](std::string_view v, Options* o, std::string* e) {
+             o->agent = v;
+             if (v.starts_with("/")) return true;
+             *e = "expected an absolute path";
+             return false;
+           }},
+    Option{"--agent-argument", true,
+           [](std::string_view v, Options* o, std::string*) {
+             o->agent_arguments.emplace_back(v);
+             return true;
+           }},
+    Option{"--row-every", true,
+           [](std::string_view v, Options* o, std::string* e) {
+             return number<std::int64_t>(v, 1, 1 << 20, &o->row_every, e);
+           }},
+    Option{"--budget", true,
+           [](std::string_view v, Options* o, std::string* e) { return number(v, 1e-6, 1e6, &o->budget, e); }},
+    Option{"--guard", false, [](std::string_view, Options* o, std::string*) { return o->guard = true; }},
     Option{"--resume", true,
            [](std::string_view v, Options* o, std::string*) {
              o->resume = v;
@@ -174,7 +203,16 @@ itself: natural rounding to bf16 errs by at most half an ulp and in both directi
   --resume PATH          continue from a checkpoint, or from the newest in a folder
   --mark-steps           mark step begin and end for a system call trace
 
-Exit status: 0 trained to the end, 1 stopped by an error, 2 wrong options.
+Foreshock:
+  --foreshock ADDRESS    unix:PATH, file:PATH or grpc://HOST:PORT (FORESHOCK_ADDR, else not watched)
+  --run NAME             name of the run (FORESHOCK_RUN, else "run")
+  --guard                let the guard switch QK normalization on where logits begin to saturate
+  --row-every N          one attention row in N (8)
+  --budget X             share of step time that Foreshock may take before it samples less (1: never less)
+  --agent PATH           agent to start when none listens; absolute (none)
+  --agent-argument X     further argument for it; may be repeated
+
+Exit status: 0 trained to the end or stopped on request, 1 stopped by an error, 2 wrong options.
 )";
 }
 

@@ -1,6 +1,7 @@
 #include "foreshock/trainer/outcome.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace foreshock::trainer {
 
@@ -13,10 +14,11 @@ void Outcome::add(std::int64_t step, double loss) {
     first_ = smoothed_ = minimum_ = loss;
     return;
   }
-  smoothed_ += kWeight * (loss - smoothed_);
+  const bool finite = std::isfinite(loss);
+  if (finite) smoothed_ += kWeight * (loss - smoothed_);
   minimum_ = std::min(minimum_, smoothed_);
   const bool learned = minimum_ <= first_ - kLearned;
-  if (!learned || smoothed_ <= minimum_ + kAbove) {
+  if (!learned || (finite && smoothed_ <= minimum_ + kAbove)) {
     above_since_.reset();
   } else if (!above_since_) {
     above_since_ = step;

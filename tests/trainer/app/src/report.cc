@@ -93,6 +93,38 @@ void Report::qk_norm(std::int64_t step, int layer) {
   std::fflush(out_);
 }
 
+void Report::action(std::int64_t step, const fs_action& action, bool taken) {
+  const char* state = taken ? "taken" : "refused";
+  if (options_.jsonl) {
+    std::fprintf(out_, "{\"event\":\"action\",\"step\":%" PRId64 ",\"kind\":\"%s\",\"state\":\"%s\"}\n", step,
+                 action.kind, state);
+  }
+  if (text()) {
+    std::fprintf(out_, "step %5" PRId64 "  action %s from %s: %s\n", step, action.kind, action.issuer, state);
+  }
+  std::fflush(out_);
+}
+
+void Report::watched(const fs_stats& stats) {
+  const double milliseconds = static_cast<double>(stats.own_nanos) * 1e-6;
+  if (options_.jsonl) {
+    std::fprintf(out_,
+                 "{\"event\":\"foreshock\",\"steps\":%" PRIu64 ",\"sampled_steps\":%" PRIu64
+                 ",\"sent\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"own_ms\":%.3f,\"guard_layers\":%" PRIu32
+                 "}\n",
+                 stats.steps, stats.sampled_steps, stats.sent, stats.queue_dropped + stats.window_dropped,
+                 milliseconds, stats.guard_layers);
+  }
+  if (text() && stats.steps > 0) {
+    std::fprintf(out_,
+                 "Foreshock: %" PRIu64 " steps, %" PRIu64 " sampled, %" PRIu64 " records sent, %" PRIu64
+                 " dropped, %.2f ms a step%s%s\n",
+                 stats.steps, stats.sampled_steps, stats.sent, stats.queue_dropped + stats.window_dropped,
+                 milliseconds / static_cast<double>(stats.steps), stats.not_recording[0] != 0 ? "; " : "",
+                 stats.not_recording);
+  }
+}
+
 void Report::end(const Training& training, const Outcome& outcome, double milliseconds_per_step) {
   const auto collapse = outcome.collapse_step();
   if (options_.jsonl) {

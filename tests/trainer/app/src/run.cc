@@ -2,32 +2,22 @@
 
 #include <unistd.h>
 
-#include <charconv>
 #include <chrono>
 #include <cinttypes>
+#include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <string_view>
 
+#include "actions.h"
+#include "checkpoints.h"
 #include "foreshock/trainer/outcome.h"
 #include "foreshock/trainer/report.h"
+#include "watch.h"
 
 namespace foreshock::trainer {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::string_view kPrefix = "step-";
-constexpr std::string_view kSuffix = ".ckpt";
-
-std::int64_t step_of(const std::string& name) {
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return -1;
-  std::int64_t step = -1;
-  const char* end = name.data() + name.size() - kSuffix.size();
-  const auto [at, code] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  return code == std::errc() && at == end ? step : -1;
-}
+volatile std::sig_atomic_t stop_requested = 0;
 
 // A write to no file: fails at once, does nothing, and stands in a system call trace.
 void mark(bool on, const char* what, std::int64_t step) {
@@ -37,44 +27,41 @@ void mark(bool on, const char* what, std::int64_t step) {
   [[maybe_unused]] const auto failed = ::write(-1, text, static_cast<std::size_t>(length));
 }
 
-class Run {
+class Run : private ActionTarget {
  public:
   Run(const Options& options, const Corpus& corpus)
-      : options_(options), training_(options.training, corpus), report_(options, stdout), corpus_(corpus) {}
+      : options_(options),
+        training_(options.training, corpus),
+        watch_(options, training_),
+        report_(options, stdout),
+        corpus_(corpus) {}
 
   bool prepare(std::string* error) {
-    if (!options_.checkpoint_dir.empty()) {
-      std::error_code code;
-      fs::create_directories(options_.checkpoint_dir, code);
-      if (code) {
-        *error = "cannot make folder " + options_.checkpoint_dir + ": " + code.message();
-        return false;
-      }
-    }
-    if (options_.qk_norm) {
-      for (int layer = 0; layer < training_.model().shape().layers; ++layer) {
-        training_.model().attention(layer).set_qk_norm(true);
-      }
-    }
-    if (options_.resume.empty()) return true;
-    const std::string path = find_checkpoint(options_.resume);
-    if (path.empty()) {
-      *error = "no checkpoint in " + options_.resume;
+    if (!watch_.guard_refusal().empty()) {
+      *error = "--guard: " + watch_.guard_refusal();
       return false;
     }
-    return training_.restore(path, error);
+    for (int layer = 0; options_.qk_norm && layer < training_.model().shape().layers; ++layer) {
+      training_.model().attention(layer).set_qk_norm(true);
+    }
+    if (!make_checkpoint_folder(options_.checkpoint_dir, error)) return false;
+    return options_.resume.empty() || resume(error);
   }
 
   bool train(std::string* error) {
     report_.begin(corpus_, training_);
     const std::int64_t first = training_.step();
     const auto start = std::chrono::steady_clock::now();
-    while (training_.step() < options_.steps) {
+    while (training_.step() < options_.steps && !stop_ && stop_requested == 0) {
       step();
-      if (!maybe_checkpoint(error)) return false;
+      take_actions(watch_.handle(), training_, *this);
+      const bool due = !options_.checkpoint_dir.empty() && training_.step() % options_.checkpoint_every == 0;
+      if (due && !checkpoint(error)) return false;
     }
     const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
     const auto steps = static_cast<double>(training_.step() - first);
+    report_.watched(watch_.stats());
+    watch_.close(training_.step() < options_.steps ? FS_STOPPED : FS_FINISHED);
     report_.end(training_, outcome_, steps > 0 ? spent.count() / steps : 0);
     return true;
   }
@@ -83,45 +70,76 @@ class Run {
   void step() {
     const std::int64_t at = training_.step();
     mark(options_.mark_steps, "begin", at);
+    watch_.begin(at);
+    watch_.apply_guard([&](int layer) { report_.qk_norm(at, layer); });
     training_.compute();
+    watch_.measured();
     const bool fault = training_.fault_active();
     training_.update();
+    watch_.end();
     mark(options_.mark_steps, "end", at);
     if (at % options_.sample_every == 0) outcome_.add(at, training_.result().loss);
     report_.step(training_, outcome_, fault);
   }
 
-  bool maybe_checkpoint(std::string* error) {
-    if (options_.checkpoint_dir.empty() || training_.step() % options_.checkpoint_every != 0) return true;
-    const std::string path =
-        (fs::path(options_.checkpoint_dir) / ("step-" + std::to_string(training_.step()) + ".ckpt")).string();
+  bool resume(std::string* error) {
+    const std::string path = find_checkpoint(options_.resume);
+    if (path.empty()) {
+      *error = "no checkpoint in " + options_.resume;
+      return false;
+    }
+    if (!training_.restore(path, error)) return false;
+    // A guard's state that is missing is Foreshock's to complain about: the checkpoint may be older than the
+    // guard.
+    if (watch_.guarded() && std::filesystem::exists(guard_path(path)) &&
+        !watch_.restore_guard(guard_path(path), error)) {
+      return false;
+    }
+    watch_.resumed(training_.step(), path);
+    return true;
+  }
+
+  void enable_qk_norm(int layer) override {
+    // With the guard on, Foreshock switches the layer at the next step by itself.
+    if (watch_.guarded() || training_.model().attention(layer).qk_norm()) return;
+    training_.model().attention(layer).set_qk_norm(true);
+    report_.qk_norm(training_.step(), layer);
+  }
+
+  bool checkpoint(std::string* error) override {
+    if (options_.checkpoint_dir.empty()) {
+      *error = "no --checkpoint-dir was given";
+      return false;
+    }
+    const std::string path = checkpoint_path(options_.checkpoint_dir, training_.step());
     if (!training_.save(path, error)) return false;
+    if (watch_.guarded() && !watch_.save_guard(guard_path(path))) {
+      *error = "cannot write the guard's state " + guard_path(path);
+      return false;
+    }
+    watch_.checkpoint(training_.step(), path);
     report_.checkpoint(training_.step(), path.c_str());
     return true;
   }
 
+  void stop() override { stop_ = true; }
+
+  void action_seen(const fs_action& action, bool taken) override {
+    report_.action(training_.step(), action, taken);
+  }
+
   const Options& options_;
   Training training_;
+  Watch watch_;
   Outcome outcome_;
   Report report_;
   const Corpus& corpus_;
+  bool stop_ = false;
 };
 
 }  // namespace
 
-std::string find_checkpoint(const std::string& resume) {
-  std::error_code code;
-  if (!fs::is_directory(resume, code)) return resume;
-  std::int64_t newest = -1;
-  std::string path;
-  for (fs::directory_iterator it(resume, code); !code && it != fs::directory_iterator(); it.increment(code)) {
-    const std::int64_t step = step_of(it->path().filename().string());
-    if (step <= newest) continue;
-    newest = step;
-    path = it->path().string();
-  }
-  return path;
-}
+void stop_on_signal(int) { stop_requested = 1; }
 
 bool run(const Options& options, std::string* error) {
   Corpus corpus;

@@ -1,7 +1,6 @@
 #include "foreshock/trainer/model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "linear.h"
@@ -95,13 +94,12 @@ float Model::largest_logit() const {
 }
 
 void Model::scale_qk(int layer, int head, float factor) {
-  const float each = std::sqrt(factor);
   const int d = shape_.d_model();
   float* w = weights_.data() + layout_.layers[static_cast<std::size_t>(layer)].qkv + head * shape_.head_dim;
   for (int row = 0; row < d; ++row, w += shape_.qkv_width()) {
     for (int i = 0; i < shape_.head_dim; ++i) {
-      w[i] *= each;
-      w[d + i] *= each;
+      w[i] *= factor;
+      w[d + i] *= factor;
     }
   }
 }

@@ -157,7 +157,7 @@ TEST_F(TrainingTest, QkClipScalesTheScoresOfOneHead) {
   a.compute();
   Training b(config(), corpus_);
   advance(b, 20);
-  b.model().scale_qk(0, 1, 0.25f);
+  b.model().scale_qk(0, 1, 0.5f);
   b.compute();
   EXPECT_EQ(a.model().attention(0).largest_logit(0), b.model().attention(0).largest_logit(0));
   EXPECT_NEAR(b.model().attention(0).largest_logit(1), 0.25f * a.model().attention(0).largest_logit(1), 1e-4);

@@ -19,7 +19,15 @@ struct Options {
   bool mark_steps = false;         // write(-1, "step begin N") and "step end N" around each step, for tracing
   std::string checkpoint_dir;      // empty: no checkpoints
   std::int64_t checkpoint_every = 500;
-  std::string resume;    // checkpoint file, or a folder whose newest step is taken
+  std::string resume;  // checkpoint file, or a folder whose newest step is taken
+
+  std::string foreshock;  // address of Foreshock; empty: FORESHOCK_ADDR says, else not watched
+  std::string run;        // name of the run; empty: FORESHOCK_RUN says, else "run"
+  std::string agent;      // absolute path of the agent to start when none listens; empty: none
+  std::vector<std::string> agent_arguments;  // further arguments for it
+  std::int64_t row_every = 8;                // one attention row in so many
+  double budget = 1;     // share of step time Foreshock may take; 1: sampling never stretches
+  bool guard = false;    // let the guard switch QK normalization on
   bool qk_norm = false;  // QK normalization in every layer from the start
   bool help = false;
 };

@@ -7,12 +7,13 @@ namespace foreshock::trainer {
 
 // How a run went, from its sampled loss. Collapse: after the model had learned (its smoothed loss had fallen
 // by at least 1 nat), the smoothed loss stays more than 0.5 nat above its minimum to the end. Smoothed:
-// exponential moving average with weight 0.1 a sample. A loss that is not finite counts as above.
+// exponential moving average with weight 0.1 a sample. A loss that is not finite counts as above and leaves
+// the average as it is.
 class Outcome {
  public:
   void add(std::int64_t step, double loss);
 
-  double smoothed() const { return smoothed_; }  // NaN from a non-finite loss on
+  double smoothed() const { return smoothed_; }
   double minimum() const { return minimum_; }
   // First step of the stretch above that lasts to the latest sample.
   std::optional<std::int64_t> collapse_step() const { return above_since_; }

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "foreshock/foreshock.h"
 #include "foreshock/trainer/model.h"
 #include "foreshock/trainer/options.h"
 #include "foreshock/trainer/outcome.h"
@@ -20,6 +21,8 @@ class Report {
   void step(const Training& training, const Outcome& outcome, bool fault_active);
   void checkpoint(std::int64_t step, const char* path);
   void qk_norm(std::int64_t step, int layer);
+  void action(std::int64_t step, const fs_action& action, bool taken);
+  void watched(const fs_stats& stats);
   void end(const Training& training, const Outcome& outcome, double milliseconds_per_step);
 
  private:

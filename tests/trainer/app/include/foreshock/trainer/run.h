@@ -6,12 +6,12 @@
 
 namespace foreshock::trainer {
 
-// Trains as `options` say and reports on stdout. False and a sentence in `error` when data or a checkpoint
-// cannot be read or written. Nothing that Foreshock does can make it fail.
+// Trains as `options` say, watched by Foreshock, and reports on stdout. False and a sentence in `error` when
+// data or a checkpoint cannot be read or written, or the guard is refused. Whether Foreshock records anything
+// changes nothing. Once in a process.
 bool run(const Options& options, std::string* error);
 
-// The checkpoint `resume` means: the file itself, or the step-N.ckpt with the largest N of a folder; empty
-// when the folder has none.
-std::string find_checkpoint(const std::string& resume);
+// A signal handler: makes run() end after the current step, as stopped.
+void stop_on_signal(int signal);
 
 }  // namespace foreshock::trainer

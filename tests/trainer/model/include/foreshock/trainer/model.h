@@ -38,7 +38,7 @@ class Model {
   // Largest scaled attention score of any head in the last forward.
   float largest_logit() const;
 
-  // QK-clip: multiplies W_Q and W_K of one head by sqrt(factor) each, so that its scores shrink by `factor`.
+  // QK-clip: multiplies W_Q and W_K of one head by `factor` each, so that its scores shrink by its square.
   void scale_qk(int layer, int head, float factor);
 
  private:
