@@ -14,6 +14,8 @@ class AttentionLayouts : public ::testing::TestWithParam<std::tuple<DType, Stora
 TEST_P(AttentionLayouts, MatchesTheReference) {
   const auto [dtype, storage, causal] = GetParam();
   for (int64_t length : {1, 2, 31, 32, 33, 150}) {
+    if (length > 100 && (storage != Storage::kGappy || dtype != DType::kBf16))
+      continue;  // several tiles: once
     SCOPED_TRACE(length);
     CaseOptions o;
     o.dtype = dtype;

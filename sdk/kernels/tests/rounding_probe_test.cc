@@ -72,6 +72,14 @@ TEST(RoundingProbe, LengthsWindowsSamplingAndSinks) {
   ExpectRounding(c);
 }
 
+// With one sequence of one tile, key heads follow each other at the same place.
+TEST(RoundingProbe, OneSequence) {
+  CaseOptions o;
+  o.q_lens = {20};
+  o.q_heads = o.kv_heads = 3;
+  ExpectRounding(AttentionCase(o));
+}
+
 TEST(RoundingProbe, SoftCapReachesTheGradient) {
   CaseOptions o;
   o.softcap = 3;
@@ -107,8 +115,9 @@ CaseOptions Large() {
   CaseOptions o;
   o.q_heads = 3;
   o.kv_heads = 1;
-  o.dim = o.v_dim = 64;
-  o.q_lens = std::vector<int64_t>(20, 80);  // 20 x 80 rows x 64 = 102,400 elements a head
+  o.dim = 32;
+  o.v_dim = 128;
+  o.q_lens = std::vector<int64_t>(20, 42);  // 20 x 41 rows that count x 128 = 104,960 elements a head
   return o;
 }
 
@@ -139,12 +148,12 @@ TEST(RoundingProbe, SeesAFiftiethOfAnUlpInOneHead) {
 TEST(RoundingProbe, StandardErrorsAreHonest) {
   double square = 0;
   int n = 0;
-  for (uint64_t seed = 0; seed < 12; ++seed) {
+  for (uint64_t seed = 0; seed < 8; ++seed) {
     CaseOptions o;
     o.q_heads = 8;
     o.kv_heads = 8;
     o.seed = 50 + seed;
-    o.q_lens = {60, 60};
+    o.q_lens = {40, 40};
     AttentionCase c(o);
     StoreExact(&c, DType::kBf16, kAsIs, kAsIs);
     for (const RoundingHeadStats& h : RunRounding(c.Rounding())) {
@@ -152,21 +161,21 @@ TEST(RoundingProbe, StandardErrorsAreHonest) {
       ++n;
     }
   }
-  EXPECT_GT(square / n, 0.6);
-  EXPECT_LT(square / n, 1.5);
+  EXPECT_GT(square / n, 0.5);
+  EXPECT_LT(square / n, 1.7);
 }
 
 TEST(RoundingProbe, SeesABiasOfDelta) {
   AttentionCase c(Large());
   double mean = 0;
   const reference::Attention a = c.Reference();
-  for (int64_t i = 0; i < 80; ++i) mean += std::abs(reference::ExactGradients(a, 0, 1, i, NAN).delta) / 80;
+  for (int64_t i = 0; i < 42; ++i) mean += std::abs(reference::ExactGradients(a, 0, 1, i, NAN).delta) / 42;
   StoreExact(&c, DType::kFp32, kAsIs,
              [&](double delta, int64_t h) { return h == 1 ? delta + 0.01 * mean : delta; });
   const std::vector<RoundingHeadStats> got = RunRounding(c.Rounding());
   for (size_t h = 0; h < 3; ++h) {
     const double rows = got[h].delta_error.rows;
-    EXPECT_GT(rows, 1000);
+    EXPECT_GT(rows, 700);
     EXPECT_LE(std::abs(got[h].delta_output.Value()), 1e-6) << "the output itself is right";
     if (h == 1) {
       EXPECT_NEAR(got[h].delta_error.Value(), 0.01, 0.003);
