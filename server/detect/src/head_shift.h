@@ -20,7 +20,7 @@ class HeadShift {
   static constexpr size_t kLevelSamples = 5;
   static constexpr size_t kMinBaseline = 24;
   static constexpr int kThawSamples = 60;
-  static constexpr int kRefreshSamples = 4;
+  static constexpr int kRefreshSamples = 8;
 
   explicit HeadShift(size_t heads);
 

@@ -8,12 +8,27 @@ namespace foreshock::detect {
 namespace {
 
 constexpr double kMadToSigma = 1.4826;
+constexpr size_t kFew = 12;
+
+// Insertion sort: for the few values of a level it beats any selection.
+void SortFew(std::span<double> values) {
+  for (size_t i = 1; i < values.size(); ++i) {
+    const double value = values[i];
+    size_t at = i;
+    for (; at > 0 && values[at - 1] > value; --at) values[at] = values[at - 1];
+    values[at] = value;
+  }
+}
 
 }  // namespace
 
 double MedianInPlace(std::span<double> values) {
   if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
   const size_t middle = values.size() / 2;
+  if (values.size() <= kFew) {
+    SortFew(values);
+    return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
+  }
   std::nth_element(values.begin(), values.begin() + middle, values.end());
   const double upper = values[middle];
   if (values.size() % 2 == 1) return upper;

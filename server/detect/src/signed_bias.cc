@@ -20,14 +20,20 @@ SignedBias::SignedBias(size_t heads)
       errors_(heads, 0, kLevelSamples),
       steps_(heads, 0, kScatterSamples),
       last_(heads, std::nan("")),
+      usual_(heads),
       states_(heads) {}
 
 void SignedBias::Push(const HeadValues& values) {
+  const bool refresh = pushes_++ % kRefreshSamples == 0;
   for (size_t head = 0; head < states_.size(); ++head) {
     if (!values.Finite(head)) continue;
     level_.Push(head, values.value[head]);
     recent_.Push(head, values.value[head]);
-    if (states_[head].since < 0) past_.Push(head, values.value[head]);
+    if (states_[head].since < 0) {
+      past_.Push(head, values.value[head]);
+      // Now and then is enough: it hardly moves, and it is what costs.
+      if (refresh || usual_[head].count < kMinScatterBaseline) usual_[head] = past_.Get(head);
+    }
     errors_.Push(head, values.error[head]);
     steps_.Push(head, std::abs(values.value[head] - last_[head]));
     last_[head] = values.value[head];
@@ -39,7 +45,8 @@ void SignedBias::Judge(size_t head) {
   State& state = states_[head];
   state.level = level_.Level(head);
   state.significance = state.scatter = 0;
-  const Baseline recent = recent_.Get(head), past = past_.Get(head);
+  const Baseline recent = recent_.Get(head);
+  const Baseline& past = usual_[head];
   // The error that the probe states, or, without one, the larger of the scatters seen.
   double error = errors_.Level(head);
   if (std::isnan(error)) {

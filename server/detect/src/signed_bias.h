@@ -16,6 +16,7 @@ class SignedBias {
   static constexpr size_t kBaselineSamples = 48;
   static constexpr size_t kScatterSamples = 8;
   static constexpr size_t kMinBaseline = 16;
+  static constexpr int kRefreshSamples = 8;
   static constexpr size_t kMinScatterBaseline = 32;
 
   struct State {
@@ -39,6 +40,8 @@ class SignedBias {
   // Scatter by successive differences: a step of the level is one outlier among them.
   HeadWindows level_, recent_, past_, errors_, steps_;
   std::vector<double> last_;
+  std::vector<Baseline> usual_;  // of past_
+  int64_t pushes_ = 0;
   std::vector<State> states_;
 };
 
