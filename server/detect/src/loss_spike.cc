@@ -24,7 +24,8 @@ class LossSpike final : public Rule {
     const LossTrack& track = context.loss();
     if (!loss || !track.known() || track.blocks() < 10) return std::nullopt;
     const double learned = std::max(track.initial() - track.best(), 0.0);
-    const double high = std::max({kNoises * track.noise(), kShareLearned * learned, 0.05 * track.level()});
+    const double high =
+        std::max({kNoises * track.frame_noise(), kShareLearned * learned, 0.05 * track.level()});
     const bool spike = *loss - track.level() > high;
     recent_.push_back(spike);
     if (recent_.size() > kFrames) recent_.erase(recent_.begin());

@@ -4,10 +4,18 @@
 #include <cmath>
 
 namespace foreshock::detect {
+namespace {
+
+// Median |difference| of two normal values is 0.6745 * sqrt(2) standard deviations.
+constexpr double kDifferenceToSigma = 1.0484;
+
+}  // namespace
 
 bool LossTrack::Push(int64_t step, double loss) {
   if (!has_initial_) initial_ = loss;
   has_initial_ = true;
+  if (last_step_ >= 0) jumps_.Push(std::abs(loss - last_loss_));
+  last_loss_ = loss;
   if (open_.empty()) open_from_ = step;
   open_.push_back(loss);
   const bool sparse = last_step_ >= 0 && step - last_step_ >= kBlockSteps;
@@ -43,9 +51,8 @@ double LossTrack::threshold() const {
   return std::max({0.1 * (initial_ - best_), scatter, 0.02 * std::abs(best_)});
 }
 
-double LossTrack::noise() const {
-  // Median |difference| of two normal values is 0.6745 * sqrt(2) standard deviations.
-  return 1.0484 * differences_.Recent(differences_.size());
-}
+double LossTrack::noise() const { return kDifferenceToSigma * differences_.Recent(differences_.size()); }
+
+double LossTrack::frame_noise() const { return kDifferenceToSigma * jumps_.Recent(jumps_.size()); }
 
 }  // namespace foreshock::detect

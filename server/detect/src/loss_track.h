@@ -15,7 +15,7 @@ namespace foreshock::detect {
 
 class LossTrack {
  public:
-  LossTrack() : blocks_(kLevelBlocks), differences_(64) {}
+  LossTrack() : blocks_(kLevelBlocks), differences_(64), jumps_(64) {}
 
   // Takes a finite loss. Returns whether it closed a block: the level is new then.
   bool Push(int64_t step, double loss);
@@ -34,6 +34,8 @@ class LossTrack {
   // Standard deviation of blocks, from their differences while the loss is near its best; NaN before the
   // first.
   double noise() const;
+  // The same of single frames.
+  double frame_noise() const;
 
  private:
   static constexpr int64_t kBlockSteps = 10;
@@ -41,11 +43,11 @@ class LossTrack {
   static constexpr size_t kMinBlocks = 5;
   static constexpr size_t kMinNoise = 8;
 
-  RobustWindow blocks_, differences_;
+  RobustWindow blocks_, differences_, jumps_;
   std::vector<double> open_;  // losses of the block being gathered
   int64_t open_from_ = -1, last_step_ = -1;
   int64_t block_count_ = 0;
-  double last_block_ = 0, level_ = 0, best_ = 0, initial_ = 0;
+  double last_loss_ = 0, last_block_ = 0, level_ = 0, best_ = 0, initial_ = 0;
   bool has_initial_ = false, has_best_ = false;
 };
 

@@ -21,8 +21,10 @@ constexpr double kCriticalShare =
     0.5;                       // more than half of each update pushes the one direction that makes logits
 constexpr double kHeld = 0.5;  // a firing alert asks for this part of the threshold only
 constexpr double kDrift = 0.9;
-constexpr double kDriftSteps = 100;   // single steps behind a drift ratio, at least
-constexpr double kDriftGrowth = 0.2;  // of sigma1, over the same steps
+constexpr double kDriftSteps = 100;  // single steps behind a drift ratio, at least
+// What the drift did to sigma1 must be a runaway's growth: an exponent in the run's age beyond this.
+constexpr double kDriftExponent = 2;
+constexpr double kMinGrowth = 0.1;  // of sigma1
 
 class UpdateSignCoherence final : public Rule {
  public:
@@ -77,7 +79,15 @@ class UpdateSignCoherence final : public Rule {
     critical_[head] = false;
     const double sigma = step.Heads(kWqSigma1).any ? step.Heads(kWqSigma1).ValueOrNan(head) : std::nan("");
     return steps_.Sum(head) >= kDriftSteps && Drift(head) >= kDrift &&
-           net_.Sum(head) >= part * kDriftGrowth * sigma;
+           RunsAway(step.step(), head, sigma, part);
+  }
+
+  bool RunsAway(int64_t step, size_t head, double sigma, double part) const {
+    const double net = net_.Sum(head), steps = steps_.Sum(head);
+    if (!(net >= part * kMinGrowth * sigma) || !(sigma > net)) return false;
+    const double now = static_cast<double>(step);
+    const double log_age = std::log(now / std::max(now - steps, 20.0));
+    return std::log(sigma / (sigma - net)) >= part * kDriftExponent * log_age;
   }
 
   Finding Make(const StepView& step, size_t worst, size_t heads, bool has_norm) const {
