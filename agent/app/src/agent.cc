@@ -31,6 +31,11 @@ Status Agent::Start() {
 Status Agent::StartParts() {
   FS_RETURN_IF_ERROR(CreateDirs(fs_, ParentPath(options_.socket_path)));
   FS_ASSIGN_OR_RETURN(lock_, fs_.Lock(options_.socket_path + ".lock"));
+  // One that a killed agent left says "running": whoever waits for this one must not see it.
+  const Status removed = fs_.Remove(options_.status_path);
+  if (!removed.ok() && removed.code() != Code::kNotFound) {
+    LogWarning(kComponent, "cannot remove the old status file", {{"error", removed}});
+  }
   SpoolRecovery recovery;
   FS_ASSIGN_OR_RETURN(spool_, Spool::Open(fs_, options_.spool_dir, options_.spool, &recovery));
   for (const std::string& warning : recovery.warnings) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "foreshock/agent/spool.h"
 
@@ -16,6 +17,7 @@ struct Range {
   uint64_t first_seq = 0;
   uint64_t last_seq = 0;
   uint64_t offset = 0;  // of the first one
+  uint64_t records = 0;
 };
 
 struct Source {
@@ -53,14 +55,20 @@ struct Index {
 inline void AddRecord(Source& source, Segment& segment, uint32_t id, uint64_t seq, uint64_t offset) {
   source.durable_seq = seq;
   if (seq <= source.acked_seq) return;
-  const auto [range, is_new] = source.ranges.try_emplace(segment.number, Range{id, seq, seq, offset});
+  const auto [range, is_new] = source.ranges.try_emplace(segment.number, Range{id, seq, seq, offset, 0});
   range->second.last_seq = seq;
+  ++range->second.records;
   if (is_new) ++segment.live;
 }
 
-// Scans every segment of a directory, oldest first, into the index. `acked` are the positions known before.
-// `each` is told the number of records of every segment.
-Status ScanSegments(FileSystem& fs, const std::string& dir, const std::map<SourceKey, uint64_t>& acked,
-                    Index* index, SpoolRecovery* recovery, std::map<uint64_t, uint64_t>* records_of_segment);
+// What a directory's segments hold, oldest first: from their index files where there is a good one, else by
+// reading them. `acked` are the positions known before.
+struct SegmentsFound {
+  Index index;
+  std::map<uint64_t, uint64_t> records;  // of every segment, as far as known
+  std::vector<uint64_t> scanned;         // segments without a good index file
+};
+Status FindSegments(FileSystem& fs, const std::string& dir, const std::map<SourceKey, uint64_t>& acked,
+                    SegmentsFound* found, SpoolRecovery* recovery);
 
 }  // namespace foreshock::agent

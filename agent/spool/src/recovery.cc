@@ -1,8 +1,44 @@
+#include <algorithm>
+
 #include "index.h"
+#include "segment_index_file.h"
 #include "spool_format.h"
 
 namespace foreshock::agent {
 namespace {
+
+std::shared_ptr<Source> KnownSource(const std::map<SourceKey, uint64_t>& acked, const SourceKey& key,
+                                    Index* index) {
+  std::shared_ptr<Source>& source = index->sources[key];
+  if (source == nullptr) {
+    source = std::make_shared<Source>();
+    source->key = key;
+    const auto position = acked.find(key);
+    if (position != acked.end()) source->acked_seq = source->durable_seq = position->second;
+  }
+  return source;
+}
+
+// Takes a segment's index file instead of the segment.
+void TakeIndex(const SegmentIndex& file, uint64_t number, const std::map<SourceKey, uint64_t>& acked,
+               SegmentsFound* found, SpoolRecovery* recovery) {
+  Segment& segment = found->index.segments[number];
+  segment = {number, file.segment_bytes, file.created_unix_ns, true, 0};
+  found->index.bytes += file.segment_bytes;
+  ++recovery->segments;
+  for (const SegmentIndex::Entry& entry : file.entries) {
+    const std::shared_ptr<Source> source = KnownSource(acked, entry.key, &found->index);
+    const Range& range = entry.range;
+    source->hello = entry.hello;
+    found->records[number] += range.records;
+    const uint64_t known = std::max(source->durable_seq, range.first_seq - 1);
+    source->durable_seq = std::max(source->durable_seq, range.last_seq);
+    if (range.last_seq <= source->acked_seq) continue;
+    source->ranges[number] = range;
+    ++segment.live;
+    recovery->records += std::min(range.records, range.last_seq - std::min(known, range.last_seq));
+  }
+}
 
 // Reads one segment into the index.
 class SegmentScan {
@@ -55,13 +91,7 @@ class SegmentScan {
     SourceKey key;
     std::string hello;
     if (!DecodeSource(bytes, &id, &key, &hello)) return;
-    std::shared_ptr<Source>& source = index_->sources[key];
-    if (source == nullptr) {
-      source = std::make_shared<Source>();
-      source->key = key;
-      const auto position = acked_.find(key);
-      if (position != acked_.end()) source->acked_seq = source->durable_seq = position->second;
-    }
+    const std::shared_ptr<Source> source = KnownSource(acked_, key, index_);
     source->hello = std::move(hello);
     by_id_[id] = source;
   }
@@ -104,19 +134,25 @@ class SegmentScan {
 
 }  // namespace
 
-Status ScanSegments(FileSystem& fs, const std::string& dir, const std::map<SourceKey, uint64_t>& acked,
-                    Index* index, SpoolRecovery* recovery, std::map<uint64_t, uint64_t>* records_of_segment) {
+Status FindSegments(FileSystem& fs, const std::string& dir, const std::map<SourceKey, uint64_t>& acked,
+                    SegmentsFound* found, SpoolRecovery* recovery) {
   FS_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(dir));
   std::map<uint64_t, std::string> numbers;  // in order
   for (const std::string& name : names) {
     if (const auto number = ParseSegmentName(name)) numbers[*number] = JoinPath(dir, name);
   }
   for (const auto& [number, path] : numbers) {
-    SegmentScan scan(acked, index, recovery);
+    const auto file = ReadSegmentIndex(fs, dir, number);
+    if (file.ok()) {
+      TakeIndex(*file, number, acked, found, recovery);
+      continue;
+    }
+    SegmentScan scan(acked, &found->index, recovery);
     const Status scanned = scan.Run(fs, path, number);
     if (scanned.code() == Code::kNotFound) continue;  // deleted since, by an agent at work
     FS_RETURN_IF_ERROR(scanned);
-    if (records_of_segment != nullptr) (*records_of_segment)[number] = scan.records();
+    found->records[number] = scan.records();
+    found->scanned.push_back(number);
   }
   return OkStatus();
 }

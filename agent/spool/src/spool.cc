@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ack_file.h"
+#include "segment_index_file.h"
 #include "spool_format.h"
 #include "spool_impl.h"
 
@@ -62,16 +63,20 @@ Result<std::unique_ptr<Spool>> Spool::Open(FileSystem& fs, const std::string& di
   std::string warning;
   const AckedSeqs acked = ReadAckFile(fs, dir, &warning);
   if (!warning.empty()) recovery->warnings.push_back(warning);
-  FS_RETURN_IF_ERROR(ScanSegments(fs, dir, acked, &impl->index, recovery, nullptr));
+  SegmentsFound found;
+  FS_RETURN_IF_ERROR(FindSegments(fs, dir, acked, &found, recovery));
+  impl->index = std::move(found.index);
   if (!impl->index.segments.empty()) impl->last_number = impl->index.segments.rbegin()->first;
   std::vector<uint64_t> dead;
   impl->CollectDead(&dead);
   impl->DeleteSegments(dead);
   std::erase_if(impl->index.sources, [](const auto& entry) { return entry.second->idle(); });
+  for (uint64_t number : found.scanned) impl->WriteIndexFile(number);
   return std::unique_ptr<Spool>(new Spool(std::move(impl)));
 }
 
 Spool::~Spool() {
+  if (impl_->active != 0) impl_->WriteIndexFile(impl_->active);
   std::unique_lock lock(impl_->mutex);
   impl_->PersistAcks(lock, true);
 }
@@ -245,6 +250,17 @@ void Spool::Impl::AbandonActive() {
   }
   if (broken && bytes > 0) fs.Truncate(SegmentPath(number), bytes).IgnoreError();
   DeleteSegments(dead);
+  WriteIndexFile(number);
+}
+
+// Of a sealed segment with pending records. Failing here only makes a start slower.
+void Spool::Impl::WriteIndexFile(uint64_t number) {
+  SegmentIndex file;
+  {
+    std::lock_guard lock(mutex);
+    file = IndexOfSegment(index, number);
+  }
+  if (!file.entries.empty()) WriteSegmentIndex(fs, dir, number, file).IgnoreError();
 }
 
 void Spool::Impl::FinishGroup(const std::vector<Batch*>& group, const Status& status,
@@ -327,7 +343,11 @@ void Spool::Impl::CollectDead(std::vector<uint64_t>* dead) {
 
 // A segment that cannot be deleted is found and deleted at the next start.
 void Spool::Impl::DeleteSegments(const std::vector<uint64_t>& dead) {
-  for (uint64_t number : dead) fs.Remove(SegmentPath(number)).IgnoreError();
+  for (uint64_t number : dead) {
+    fs.Remove(JoinPath(dir, SegmentIndexName(number)))
+        .IgnoreError();  // first: it must not outlive its segment
+    fs.Remove(SegmentPath(number)).IgnoreError();
+  }
 }
 
 // No Append is under way for an idle source: it would be attached.

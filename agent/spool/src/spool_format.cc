@@ -109,6 +109,29 @@ std::optional<DataView> DecodeData(std::string_view bytes) {
   return view;
 }
 
+std::string EncodeIndexHead(int64_t created_unix_ns, uint64_t segment_bytes) {
+  std::string bytes;
+  Put(created_unix_ns, &bytes);
+  Put(segment_bytes, &bytes);
+  return bytes;
+}
+
+bool DecodeIndexHead(std::string_view bytes, int64_t* created_unix_ns, uint64_t* segment_bytes) {
+  return Take(&bytes, created_unix_ns) && Take(&bytes, segment_bytes);
+}
+
+std::string EncodeRange(const Range& range, const SourceKey& key, std::string_view hello) {
+  std::string bytes = EncodeSource(range.id, key, hello);
+  for (uint64_t value : {range.first_seq, range.last_seq, range.offset, range.records}) Put(value, &bytes);
+  return bytes;
+}
+
+bool DecodeRange(std::string_view bytes, Range* range, SourceKey* key, std::string* hello) {
+  return Take(&bytes, &range->id) && TakeKey(&bytes, key) && TakeText(&bytes, hello) &&
+         Take(&bytes, &range->first_seq) && Take(&bytes, &range->last_seq) && Take(&bytes, &range->offset) &&
+         Take(&bytes, &range->records);
+}
+
 std::string EncodeAck(const SourceKey& key, uint64_t seq) {
   std::string bytes;
   PutKey(key, &bytes);

@@ -48,6 +48,7 @@ struct Spool::Impl {
   Result<uint32_t> Declare(const std::shared_ptr<Source>& source);
   Status OpenActive();
   void AbandonActive();
+  void WriteIndexFile(uint64_t number);
   // The leader's round. Holds `lock` at entry and exit.
   void Commit(std::unique_lock<std::mutex>& lock);
   void FinishGroup(const std::vector<Batch*>& group, const Status& status,

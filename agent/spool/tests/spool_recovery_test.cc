@@ -161,6 +161,61 @@ TEST(SpoolRecovery, ADamagedAckFileOnlySendsRecordsAgain) {
   EXPECT_EQ(Seqs(ReadAll(*spool, 0)), (std::vector<uint64_t>{1, 2, 3}));
 }
 
+// Closed segments have an index file; with it, without it and with a damaged one the spool holds the same.
+TEST(SpoolRecovery, IndexFilesOnlySaveTime) {
+  PowerCutFileSystem fs;
+  SpoolOptions options;
+  options.limit_bytes = 256 << 10;
+  options.segment_bytes = 4096;
+  auto spool = OpenSpool(fs, options);
+  for (uint32_t rank : {0, 1}) ASSERT_TRUE(spool->OpenSource(Key(rank), "hello").ok());
+  for (uint64_t seq = 1; seq <= 30; ++seq) {
+    for (uint32_t rank : {0, 1}) ASSERT_TRUE(AppendRange(*spool, rank, seq, seq, 400).ok());
+  }
+  spool->Acknowledge(Key(0), 17);
+  spool->Acknowledge(Key(1), 3);
+  spool.reset();
+  std::vector<std::string> index_files;
+  const std::vector<std::string> names = fs.List("spool/dir").value();
+  for (const std::string& name : names) {
+    if (name.ends_with(".index")) index_files.push_back("spool/dir/" + name);
+  }
+  ASSERT_GT(index_files.size(), 4u);
+  const auto check = [&](const std::string& what) {
+    SpoolRecovery recovery;
+    auto opened = OpenSpool(fs, options, &recovery);
+    EXPECT_EQ(recovery.records, 13u + 27u) << what;
+    EXPECT_TRUE(recovery.warnings.empty()) << what;
+    for (uint32_t rank : {0, 1}) {
+      const uint64_t after = rank == 0 ? 17 : 3;
+      const auto records = ReadAll(*opened, rank, after);
+      ASSERT_EQ(records.size(), 30 - after) << what;
+      EXPECT_EQ(records.back().payload, Payload(rank, 30, 400));
+    }
+  };
+  check("with index files");
+  ASSERT_TRUE(fs.CorruptByte(index_files[1], 40, 0xFF).ok());
+  ASSERT_TRUE(fs.Truncate(index_files[2], 30).ok());
+  ASSERT_TRUE(fs.Remove(index_files[3]).ok());
+  check("with damaged ones");
+  check("with those made good again");
+  for (const std::string& path : index_files) ASSERT_TRUE(fs.Remove(path).ok());
+  check("without");
+}
+
+// An index file that does not belong to the segment as it is must not be believed.
+TEST(SpoolRecovery, AnOutdatedIndexFileIsNotBelieved) {
+  PowerCutFileSystem fs;
+  auto spool = OpenSpool(fs);
+  ASSERT_TRUE(spool->OpenSource(Key(0), "hello").ok());
+  ASSERT_TRUE(AppendRange(*spool, 0, 1, 10).ok());
+  spool.reset();
+  const uint64_t size = fs.Size("spool/dir/segment-0000000001").value();
+  ASSERT_TRUE(fs.Truncate("spool/dir/segment-0000000001", size - 5).ok());
+  spool = OpenSpool(fs);
+  EXPECT_EQ(ReadAll(*spool, 0).size(), 9u);
+}
+
 TEST(SpoolRecovery, RottenBytesCostTheRecordTheyHitAndAreCounted) {
   PowerCutFileSystem fs;
   auto spool = OpenSpool(fs);
@@ -179,6 +234,7 @@ TEST(SpoolRecovery, RottenBytesCostTheRecordTheyHitAndAreCounted) {
   EXPECT_EQ(spool->Stats().lost, 1u);
   // After a restart: recovery meets it, and still gives the other nine.
   spool.reset();
+  ASSERT_TRUE(fs.Remove("spool/dir/segment-0000000001.index").ok());
   SpoolRecovery recovery;
   spool = OpenSpool(fs, {}, &recovery);
   EXPECT_EQ(recovery.corrupt_regions, 1u);
