@@ -92,7 +92,7 @@ struct fs_run {
   void FillHello();
   void Publish(const foreshock::sdk::EventSlot& event);
   void GuardEvent(const char* detail, const uint32_t* layers, uint32_t count);
-  void ReportGuardSwitch();
+  void AnnounceGuardSwitch(bool watch_effect);
   void HoldEvent(const foreshock::sdk::EventSlot& event) noexcept;
   void FlushEvents();
   void CollectActions();

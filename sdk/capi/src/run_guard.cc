@@ -85,7 +85,7 @@ fs_status fs_run::ActionReport(const char* id, fs_action_state state, const char
     if (action->layer_count == 0 || std::find(action->layers, end, layers_[l].layer) != end)
       guard_.Activate(l);
   }
-  ReportGuardSwitch();
+  AnnounceGuardSwitch(false);  // the action's own effect is watched already
   return FS_OK;
 }
 
@@ -123,7 +123,7 @@ void fs_run::ObserveFrame(sdk::FrameSlot& frame) {
     event.logit_after = effect.after;
     HoldEvent(event);
   });
-  if (guard_.Observe(sampler_->layout(), frame) > 0) ReportGuardSwitch();
+  if (guard_.Observe(sampler_->layout(), frame) > 0) guard_switch_waits_ = true;
 }
 
 // Events about a frame follow it: between Finish and Publish they are held back.
@@ -136,6 +136,10 @@ void fs_run::FlushEvents() {
   held_count_ = 0;
   if (!guard_switch_waits_) return;
   guard_switch_waits_ = false;
+  AnnounceGuardSwitch(true);
+}
+
+void fs_run::AnnounceGuardSwitch(bool watch_effect) {
   uint32_t layers[256];
   uint32_t count = 0;
   for (size_t l = 0; l < layers_.size() && count < std::size(layers); ++l) {
@@ -143,6 +147,7 @@ void fs_run::FlushEvents() {
   }
   if (count == 0) return;
   GuardEvent("on", layers, count);
+  if (!watch_effect) return;
   char id[48];
   std::snprintf(id, sizeof id, "guard-%lld", static_cast<long long>(last_step_));
   WatchEffect(id, "enable_qk_norm", layers, count);
@@ -156,8 +161,6 @@ void fs_run::GuardEvent(const char* detail, const uint32_t* layers, uint32_t cou
   if (count > 0) CopyLayers(layers, count, &event);
   Publish(event);
 }
-
-void fs_run::ReportGuardSwitch() { guard_switch_waits_ = true; }
 
 // ---- guard
 
@@ -184,7 +187,7 @@ fs_status fs_run::GuardActivate(uint32_t layer) {
   for (size_t l = 0; l < layers_.size(); ++l) {
     if (layer == FS_ALL_LAYERS || layers_[l].layer == layer) guard_.Activate(l);
   }
-  ReportGuardSwitch();
+  AnnounceGuardSwitch(true);
   return FS_OK;
 }
 
