@@ -2,13 +2,18 @@
 
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/listener.h>
 #include <rocksdb/table.h>
 #include <rocksdb/transaction_log.h>
 #include <rocksdb/write_batch.h>
 
+#include <cstdarg>
+#include <cstdio>
+
 #include "foreshock/base/file.h"
+#include "foreshock/base/logging.h"
 #include "keys.h"
 
 namespace foreshock::store {
@@ -44,6 +49,25 @@ class NoAutoRecovery : public rocksdb::EventListener {
   }
 };
 
+// RocksDB's own log goes where ours does. Not into a file beside the data: where that file cannot be written
+// (a full disk) RocksDB builds with assertions abort in their logger.
+class Log : public rocksdb::Logger {
+ public:
+  Log() : Logger(rocksdb::WARN_LEVEL) {}
+  using rocksdb::Logger::Logv;
+  void Logv(const char*, va_list) override {}  // headers and other lines without a level
+  void Logv(const rocksdb::InfoLogLevel level, const char* format, va_list arguments) override {
+    if (level < rocksdb::WARN_LEVEL || level > rocksdb::FATAL_LEVEL) return;
+    char text[512];
+    std::vsnprintf(text, sizeof text, format, arguments);
+    if (level == rocksdb::WARN_LEVEL) {
+      LogDebug("server/store", "RocksDB warns", {{"text", text}});
+    } else {
+      LogWarning("server/store", "RocksDB reports an error", {{"text", text}});
+    }
+  }
+};
+
 rocksdb::Options RocksOptions(const StoreOptions& from) {
   rocksdb::Options options;
   if (from.env != nullptr) options.env = from.env;
@@ -57,8 +81,7 @@ rocksdb::Options RocksOptions(const StoreOptions& from) {
   options.bottommost_compression = rocksdb::kZSTD;
   options.max_bgerror_resume_count = 0;
   options.listeners.push_back(std::make_shared<NoAutoRecovery>());
-  options.info_log_level = rocksdb::WARN_LEVEL;
-  options.keep_log_file_num = 4;
+  options.info_log = std::make_shared<Log>();
   options.max_open_files = 512;
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = rocksdb::NewLRUCache(from.block_cache_bytes);

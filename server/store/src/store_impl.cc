@@ -151,6 +151,11 @@ std::vector<RunInfo> StoreImpl::ListRuns() const {
   return runs;
 }
 
+size_t StoreImpl::CountRuns() const {
+  std::shared_lock lock(registry_mutex_);
+  return registry_.runs.size();
+}
+
 Result<RunInfo> StoreImpl::GetRun(const std::string& run) const {
   std::shared_lock lock(registry_mutex_);
   FS_ASSIGN_OR_RETURN(const RunEntry* entry, registry_.Run(run));

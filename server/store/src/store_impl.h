@@ -28,6 +28,7 @@ class StoreImpl final : public Store {
   Status DeleteRun(const std::string& run) override;
 
   std::vector<RunInfo> ListRuns() const override;
+  size_t CountRuns() const override;
   Result<RunInfo> GetRun(const std::string& run) const override;
   Result<AttemptInfo> GetAttempt(const std::string& run, const std::string& attempt) const override;
   Result<SourceInfo> GetSource(const SourceId& id) const override;

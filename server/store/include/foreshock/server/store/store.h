@@ -112,7 +112,8 @@ class Store {
 
   // --- the registry (from memory)
 
-  virtual std::vector<RunInfo> ListRuns() const = 0;                 // newest first
+  virtual std::vector<RunInfo> ListRuns() const = 0;  // newest first
+  virtual size_t CountRuns() const = 0;
   virtual Result<RunInfo> GetRun(const std::string& run) const = 0;  // kNotFound
   virtual Result<AttemptInfo> GetAttempt(const std::string& run, const std::string& attempt) const = 0;
   virtual Result<SourceInfo> GetSource(const SourceId& id) const = 0;
