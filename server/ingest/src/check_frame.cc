@@ -1,0 +1,83 @@
+#include "check_frame.h"
+
+#include <algorithm>
+#include <string>
+
+#include "foreshock/base/catalogue.h"
+
+namespace foreshock::ingest {
+namespace {
+
+std::string Name(const wire::Series& series) {
+  const SignalInfo* info = FindSignal(series.signal);
+  return info != nullptr ? std::string(info->name) : "signal " + std::to_string(series.signal);
+}
+
+Status Invalid(const std::string& message) { return Status(Code::kInvalidArgument, message); }
+
+}  // namespace
+
+ModelShape::ModelShape(const wire::Model& model) {
+  for (const wire::Layer& layer : model.layers) {
+    layers_[layer.layer] = {layer.query_heads, layer.kv_heads == 0 ? layer.query_heads : layer.kv_heads};
+  }
+}
+
+Status ModelShape::Check(const wire::Frame& frame) const {
+  if (frame.parts > 0 && frame.part >= frame.parts) {
+    return Invalid("part: " + std::to_string(frame.part) + ", must be less than parts, " +
+                   std::to_string(frame.parts));
+  }
+  for (const wire::Series& series : frame.series) FS_RETURN_IF_ERROR(CheckSeries(series));
+  return OkStatus();
+}
+
+Status ModelShape::CheckSeries(const wire::Series& series) const {
+  const SignalInfo* info = FindSignal(series.signal);
+  const bool scalar = info != nullptr ? info->scope == SignalScope::kScalar : !series.layer.has_value();
+  if (scalar) {
+    if (!series.layer && series.heads.empty()) return OkStatus();
+    return Invalid("series " + Name(series) + ": has a layer or heads, but it is a scalar");
+  }
+  if (!series.layer) return Invalid("series " + Name(series) + ": no layer");
+  const auto layer = layers_.find(*series.layer);
+  if (layer == layers_.end()) {
+    return Invalid("series " + Name(series) + ": layer " + std::to_string(*series.layer) +
+                   " is not in the Hello's model of " + std::to_string(layers_.size()) + " layers");
+  }
+  if (series.heads.empty()) return Invalid("series " + Name(series) + ": no heads");
+  const bool kv = info != nullptr && info->scope == SignalScope::kKvHead;
+  const uint32_t limit = kv ? layer->second.kv : layer->second.query;
+  const uint32_t largest = *std::max_element(series.heads.begin(), series.heads.end());
+  if (largest < limit) return OkStatus();
+  return Invalid("series " + Name(series) + ": head " + std::to_string(largest) + " of layer " +
+                 std::to_string(*series.layer) + ", must be less than " + std::to_string(limit));
+}
+
+bool StepGuard::Near(int64_t a, int64_t b) const {
+  return (a > b ? a - b : b - a) <= max_jump_;  // both lie in 0..max_step_: no overflow
+}
+
+Status StepGuard::Check(int64_t step) {
+  if (step < 0 || step > max_step_) {
+    return Status(Code::kInvalidArgument,
+                  "step: " + std::to_string(step) + ", must be 0 to " + std::to_string(max_step_));
+  }
+  if (!last_ || Near(step, *last_)) {
+    last_ = step;
+    wild_in_a_row_ = 0;
+    return OkStatus();
+  }
+  wild_in_a_row_ = last_wild_ && wild_in_a_row_ > 0 && Near(step, *last_wild_) ? wild_in_a_row_ + 1 : 1;
+  last_wild_ = step;
+  if (wild_in_a_row_ >= kBelieve) {
+    last_ = step;
+    wild_in_a_row_ = 0;
+    return OkStatus();
+  }
+  return Status(Code::kInvalidArgument, "step: " + std::to_string(step) + ", more than " +
+                                            std::to_string(max_jump_) + " from the last one, " +
+                                            std::to_string(*last_));
+}
+
+}  // namespace foreshock::ingest
