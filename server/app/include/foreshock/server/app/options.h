@@ -1,0 +1,31 @@
+// What a server is told: by flags, by a file, or by a program that embeds it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "foreshock/base/logging.h"
+#include "foreshock/base/result.h"
+
+namespace foreshock::app {
+
+struct AppOptions {
+  std::string data_folder = "foreshock-data";   // created when missing
+  std::string grpc_address = "127.0.0.1:7071";  // ingest, query, control; port 0: any free one
+  std::string http_address = "127.0.0.1:7070";  // JSON, metrics, reports; port 0: any free one
+  std::string alertmanager_url;                 // e.g. http://127.0.0.1:9093; empty: none
+  std::string webhook_url;                      // empty: none
+  std::string external_url;                     // how people reach http_address, for links in alerts
+  LogLevel log_level = LogLevel::kInfo;
+  double merge_wait_seconds = 30;          // how long a step waits for its last ranks
+  double silent_after_seconds = 120;       // a run without data and Goodbye is "silent" then
+  uint64_t write_buffer_bytes = 64 << 20;  // of the store; more: fewer, larger files
+  bool metrics_per_head = false;           // a series per head in /metrics: many
+};
+
+// Reads the file's entries over `options`: a YAML map with the names above. kInvalidArgument naming file,
+// field and value: unknown names are errors. kNotFound when there is no such file.
+Status ReadConfigFile(const std::string& path, AppOptions* options);
+
+}  // namespace foreshock::app

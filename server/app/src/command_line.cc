@@ -1,0 +1,118 @@
+#include "foreshock/server/app/command_line.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "foreshock/base/file.h"
+#include "foreshock/server/app/app.h"
+#include "ready_line.h"
+
+namespace foreshock::app {
+namespace {
+
+constexpr int kStopped = 0, kCannotStart = 1, kBadArguments = 2;
+
+int Fail(int code, const Status& status) {
+  std::fprintf(stderr, "foreshockd: %s\n", status.ToString().c_str());
+  return code;
+}
+
+struct Arguments {
+  AppOptions options;
+  std::string config_file;
+  std::string ready_file;
+  std::string log_level;
+};
+
+void Declare(CLI::App& cli, Arguments* a) {
+  AppOptions& o = a->options;
+  cli.add_option("--config", a->config_file,
+                 "YAML file of options (docs/configuration.md); flags win over it");
+  cli.add_option("--data", o.data_folder, "folder of the history, created when missing")
+      ->capture_default_str();
+  cli.add_option("--grpc", o.grpc_address, "HOST:PORT for agents and the command line")
+      ->capture_default_str();
+  cli.add_option("--http", o.http_address, "HOST:PORT for JSON, metrics and reports")->capture_default_str();
+  cli.add_option("--alertmanager", o.alertmanager_url,
+                 "URL of a Prometheus Alertmanager that gets the alerts");
+  cli.add_option("--webhook", o.webhook_url, "URL that gets the alerts as JSON");
+  cli.add_option("--external-url", o.external_url, "how people reach --http, for links in alerts");
+  cli.add_option("--log-level", a->log_level, "debug, info (default), warning, error or off");
+  cli.add_option("--ready-file", a->ready_file,
+                 "file that gets the line with the ports once the server listens");
+  cli.add_flag("--metrics-per-head", o.metrics_per_head, "one time series per head in /metrics: many");
+  cli.set_version_flag("--version", FORESHOCK_VERSION);
+}
+
+// Flags first, to learn of the file; then the file; then the flags again, over it.
+int Parse(int argc, char** argv, Arguments* arguments) {
+  for (int round = 0; round < 2; ++round) {
+    CLI::App cli("Foreshock's server: keeps the history of training runs and warns before one collapses.",
+                 "foreshockd");
+    Declare(cli, arguments);
+    try {
+      cli.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+      return cli.exit(e) == 0 ? kStopped : kBadArguments;
+    }
+    if (round == 1 || arguments->config_file.empty()) break;
+    const std::string path = arguments->config_file;
+    arguments->options = AppOptions{};
+    const Status status = ReadConfigFile(path, &arguments->options);
+    if (!status.ok()) return Fail(kBadArguments, status);
+  }
+  if (!arguments->log_level.empty()) {
+    const Result<LogLevel> level = ParseLogLevel(arguments->log_level);
+    if (!level.ok()) return Fail(kBadArguments, level.status().Annotate("--log-level"));
+    arguments->options.log_level = *level;
+  }
+  return -1;
+}
+
+// Blocks the signals in every thread that starts from here on, so that only WaitForStop sees them.
+sigset_t BlockStopSignals() {
+  ::signal(SIGPIPE, SIG_IGN);
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+// After the first signal a second one ends the process at once.
+void WaitForStop(const sigset_t& signals) {
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  LogInfo("server/app", "stopping", {{"signal", signal_number}});
+}
+
+}  // namespace
+
+int RunServer(int argc, char** argv) {
+  Arguments arguments;
+  const int parsed = Parse(argc, argv, &arguments);
+  if (parsed >= 0) return parsed;
+  SetLogLevel(arguments.options.log_level);
+  const sigset_t signals = BlockStopSignals();
+  auto app = App::New(arguments.options);
+  if (!app.ok()) return Fail(kBadArguments, app.status());
+  Status status = (*app)->Start();
+  if (!status.ok()) return Fail(kCannotStart, status);
+  const std::string line = ReadyLine((*app)->grpc_port(), (*app)->http_port(), arguments.options.data_folder);
+  std::fputs(line.c_str(), stdout);
+  std::fflush(stdout);
+  if (!arguments.ready_file.empty()) {
+    status = WriteFileAtomically(PosixFileSystem(), arguments.ready_file, line);
+    if (!status.ok()) return Fail(kCannotStart, status.Annotate("--ready-file"));
+  }
+  WaitForStop(signals);
+  (*app)->Stop();
+  return kStopped;
+}
+
+}  // namespace foreshock::app

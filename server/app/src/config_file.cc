@@ -1,0 +1,72 @@
+#include <yaml-cpp/yaml.h>
+
+#include <functional>
+#include <map>
+
+#include "foreshock/base/file.h"
+#include "foreshock/server/app/options.h"
+
+namespace foreshock::app {
+namespace {
+
+template <typename T>
+std::function<void(const YAML::Node&)> Into(T* field) {
+  return [field](const YAML::Node& node) { *field = node.as<T>(); };
+}
+
+std::map<std::string, std::function<void(const YAML::Node&)>> Fields(AppOptions* o) {
+  return {
+      {"data_folder", Into(&o->data_folder)},
+      {"grpc_address", Into(&o->grpc_address)},
+      {"http_address", Into(&o->http_address)},
+      {"alertmanager_url", Into(&o->alertmanager_url)},
+      {"webhook_url", Into(&o->webhook_url)},
+      {"external_url", Into(&o->external_url)},
+      {"merge_wait_seconds", Into(&o->merge_wait_seconds)},
+      {"silent_after_seconds", Into(&o->silent_after_seconds)},
+      {"write_buffer_bytes", Into(&o->write_buffer_bytes)},
+      {"metrics_per_head", Into(&o->metrics_per_head)},
+  };
+}
+
+std::string Shown(const YAML::Node& node) {
+  return node.IsScalar() ? "'" + node.Scalar() + "'" : "not a single value";
+}
+
+Status ReadEntries(const std::string& path, const YAML::Node& root, AppOptions* options) {
+  auto fields = Fields(options);
+  for (const auto& entry : root) {
+    const std::string name = entry.first.as<std::string>();
+    if (name == "log_level") {
+      const Result<LogLevel> level = ParseLogLevel(entry.second.as<std::string>());
+      if (!level.ok()) return level.status().Annotate(path + ": log_level");
+      options->log_level = *level;
+      continue;
+    }
+    const auto field = fields.find(name);
+    if (field == fields.end()) return Status(Code::kInvalidArgument, path + ": " + name + ": unknown option");
+    try {
+      field->second(entry.second);
+    } catch (const YAML::Exception&) {
+      return Status(Code::kInvalidArgument,
+                    path + ": " + name + ": " + Shown(entry.second) + ", not of the right kind");
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status ReadConfigFile(const std::string& path, AppOptions* options) {
+  FS_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(PosixFileSystem(), path, 1 << 20));
+  try {
+    const YAML::Node root = YAML::Load(text);
+    if (root.IsNull()) return OkStatus();
+    if (!root.IsMap()) return Status(Code::kInvalidArgument, path + ": not a map of options");
+    return ReadEntries(path, root, options);
+  } catch (const YAML::Exception& e) {
+    return Status(Code::kInvalidArgument, path + ": " + e.what());
+  }
+}
+
+}  // namespace foreshock::app
