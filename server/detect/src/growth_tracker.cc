@@ -43,7 +43,11 @@ double GrowthTracker::UsualSpread(int64_t before) const {
 void GrowthTracker::Update(int64_t step, std::span<const double> logs) {
   ready_ = false;
   std::fill(features_.begin(), features_.end(), Features());
-  history_.push_back({step, std::vector<float>(logs.begin(), logs.end())});
+  // Old runs are looked at over longer spans, so that snapshots may lie further apart.
+  if (history_.empty() ||
+      static_cast<double>(step - history_.back().step) >= kSpacingShare * static_cast<double>(step)) {
+    history_.push_back({step, std::vector<float>(logs.begin(), logs.end())});
+  }
   const int64_t window =
       std::max(kWindowSteps, static_cast<int64_t>(kWindowShare * static_cast<double>(step)));
   const Snapshot* start = Before(step - window, kWindowSamples);
@@ -62,7 +66,9 @@ void GrowthTracker::Update(int64_t step, std::span<const double> logs) {
   const Baseline between = RobustBaseline(scratch_, &mad_scratch_);
   if (between.count == 0) return;
   const double usual = UsualSpread(start->step);
-  spreads_.push_back({step, relative ? between.scale : std::abs(between.median)});
+  if (history_.back().step == step) {
+    spreads_.push_back({step, relative ? between.scale : std::abs(between.median)});
+  }
   if (spreads_.size() > kSpreads) spreads_.pop_front();
   Trim(step);
   // A run is young until it has three windows behind it: everything grows then.
@@ -101,13 +107,6 @@ void GrowthTracker::Trim(int64_t step) {
   while (history_.size() > 2 * kWindowSamples && history_[1].step <= std::min(oldest, window_start_)) {
     history_.pop_front();
   }
-  if (history_.size() <= kMaxSnapshots) return;
-  // Thin the older half: its spacing doubles, which the growth over a fifth of the run's age does not notice.
-  std::deque<Snapshot> kept;
-  for (size_t i = 0; i < history_.size(); ++i) {
-    if (i >= history_.size() / 2 || i % 2 == 0) kept.push_back(std::move(history_[i]));
-  }
-  history_ = std::move(kept);
 }
 
 }  // namespace foreshock::detect

@@ -70,7 +70,7 @@ class GrowthTracker {
   static constexpr double kGrowthShare = 0.2;
   static constexpr size_t kSpreads = 110;
   static constexpr size_t kMinSpreads = 8;
-  static constexpr size_t kMaxSnapshots = 192;
+  static constexpr double kSpacingShare = 0.001;  // of the run's age, between snapshots: about 250 are kept
   static constexpr double kMinSpread = 0.02;
   static constexpr size_t kMinHeads = 4;  // fewer have no median head: a head is then its own measure
 
