@@ -139,6 +139,7 @@ std::string Guard::Save() const {
       for (size_t i = 0; i < baseline.saturated.size(); ++i) {
         writer.Put(baseline.saturated[i]);
         writer.Put(baseline.growth[i]);
+        writer.Put(baseline.logit[i]);
       }
     }
   }
@@ -174,10 +175,12 @@ Status Guard::Restore(std::string_view state) {
       if (!reader.Get(&baseline.streak) || !reader.Get(&samples)) return Damaged("cut short");
       if (samples > kMaxBaseline) return Damaged("baseline too long");
       for (uint32_t i = 0; i < samples; ++i) {
-        float saturated = 0, growth = 0;
-        if (!reader.Get(&saturated) || !reader.Get(&growth)) return Damaged("cut short");
+        float saturated = 0, growth = 0, logit = 0;
+        if (!reader.Get(&saturated) || !reader.Get(&growth) || !reader.Get(&logit))
+          return Damaged("cut short");
         baseline.saturated.push_back(saturated);
         baseline.growth.push_back(growth);
+        baseline.logit.push_back(logit);
       }
       trigger.Restore(HeadIndex(l, h), baseline);
     }

@@ -25,6 +25,7 @@ SaturationTrigger::SaturationTrigger(size_t heads, TriggerOptions options)
   for (Head& head : heads_) {
     head.saturated.resize(options_.window);
     head.growth.resize(options_.window);
+    head.logit.resize(options_.window);
   }
 }
 
@@ -54,12 +55,13 @@ void SaturationTrigger::Observe(const std::vector<HeadReading>& readings,
     const HeadReading& reading = readings[h];
     (*triggered)[h] = 0;
     if (!reading.present) continue;
-    const double growth =
-        std::isnan(reading.logit_max) ? reading.logit_max : LogLogit(reading.logit_max) - typical;
+    const double logit = std::isnan(reading.logit_max) ? reading.logit_max : LogLogit(reading.logit_max);
+    const double growth = logit - typical;
     const bool settled = head.count >= options_.min_samples;
     const bool excess = settled &&
                         Exceeds(head.saturated, head.count, reading.saturated, options_.saturation_margin) &&
-                        Exceeds(head.growth, head.count, growth, options_.growth_margin);
+                        (Exceeds(head.growth, head.count, growth, options_.growth_margin) ||
+                         Exceeds(head.logit, head.count, logit, options_.own_growth_margin));
     if (excess) {
       (*triggered)[h] = ++head.streak >= options_.persistence;
       continue;  // what is excessive does not become the baseline
@@ -68,6 +70,7 @@ void SaturationTrigger::Observe(const std::vector<HeadReading>& readings,
     if (!std::isfinite(growth) || !std::isfinite(reading.saturated)) continue;
     head.saturated[head.next] = static_cast<float>(reading.saturated);
     head.growth[head.next] = static_cast<float>(growth);
+    head.logit[head.next] = static_cast<float>(logit);
     head.next = (head.next + 1) % options_.window;
     head.count = std::min(head.count + 1, options_.window);
   }
@@ -85,17 +88,19 @@ SaturationTrigger::Baseline SaturationTrigger::Save(size_t index) const {
   for (uint32_t i = 0; i < head.count; ++i) {
     baseline.saturated.push_back(head.saturated[(oldest + i) % options_.window]);
     baseline.growth.push_back(head.growth[(oldest + i) % options_.window]);
+    baseline.logit.push_back(head.logit[(oldest + i) % options_.window]);
   }
   return baseline;
 }
 
 void SaturationTrigger::Restore(size_t index, const Baseline& baseline) {
   Head& head = heads_[index];
-  const size_t all = std::min(baseline.saturated.size(), baseline.growth.size());
+  const size_t all = std::min({baseline.saturated.size(), baseline.growth.size(), baseline.logit.size()});
   const size_t kept = std::min<size_t>(all, options_.window);
   for (size_t i = 0; i < kept; ++i) {
     head.saturated[i] = baseline.saturated[all - kept + i];
     head.growth[i] = baseline.growth[all - kept + i];
+    head.logit[i] = baseline.logit[all - kept + i];
   }
   head.count = static_cast<uint32_t>(kept);
   head.next = head.count % options_.window;

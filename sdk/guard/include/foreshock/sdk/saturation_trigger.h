@@ -3,9 +3,12 @@
 // For every sample it is given, per head, the saturated row fraction and the largest logit. Two things are
 // compared with the head's own baseline (median and MAD of its last samples that were not excessive):
 //   - the saturated fraction itself,
-//   - how far the head's log(logit_max) stands above that of the median head of the model.
-// A head that exceeds both for 3 samples in a row triggers. No absolute logit is used: healthy runs live
-// anywhere between 10 and 2,000, and a learning rate that lifts every head lifts the median too.
+//   - its growth: how far the head's log(logit_max) stands above that of the median head of the model, or, by
+//   a
+//     larger margin, above its own past. The second is for a fault in all heads, which lifts the median as
+//     well.
+// A head that exceeds in saturation and in growth for 3 samples in a row triggers. No absolute logit is used:
+// healthy runs live anywhere between 10 and 2,000.
 //
 // The figures below were tried on 45 recorded runs (docs/design/2026-11-29-sdk.md). After the constructor
 // nothing allocates. One thread.
@@ -22,7 +25,8 @@ struct TriggerOptions {
   uint32_t min_samples = 20;        // before which a head cannot trigger
   uint32_t persistence = 3;         // excessive samples in a row
   double saturation_margin = 0.05;  // at least so far above the baseline's median (a fraction of rows)
-  double growth_margin = 0.5;       // the same for the log ratio: a factor of 1.65
+  double growth_margin = 0.5;       // the same for the log ratio to the median head: a factor of 1.65
+  double own_growth_margin = 1.2;   // the same for the log logit itself: a factor of 3.3
   double mads = 4;                  // and at least so many robust standard deviations
 };
 
@@ -46,14 +50,14 @@ class SaturationTrigger {
   // A baseline as it is saved and restored.
   struct Baseline {
     uint32_t streak = 0;
-    std::vector<float> saturated, growth;  // oldest first, the same length
+    std::vector<float> saturated, growth, logit;  // oldest first, the same length; logit is log(logit_max)
   };
   Baseline Save(size_t head) const;
   void Restore(size_t head, const Baseline& baseline);
 
  private:
   struct Head {
-    std::vector<float> saturated, growth;  // rings of options_.window
+    std::vector<float> saturated, growth, logit;  // rings of options_.window
     uint32_t count = 0;
     uint32_t next = 0;
     uint32_t streak = 0;
