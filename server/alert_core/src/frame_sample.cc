@@ -64,8 +64,8 @@ StepEvent::Kind KindOf(const wire::Event& event) {
     case wire::EventKind::kUnmonitored:
       return StepEvent::Kind::kUnmonitored;
     case wire::EventKind::kGuard:
-      if (event.detail == "off") return StepEvent::Kind::kGuardOff;
-      if (event.detail == "missing") return StepEvent::Kind::kGuardMissing;
+      if (event.detail.starts_with("off")) return StepEvent::Kind::kGuardOff;
+      if (event.detail.starts_with("missing")) return StepEvent::Kind::kGuardMissing;
       return StepEvent::Kind::kGuardOn;  // on, restored
     default:
       return StepEvent::Kind::kNote;

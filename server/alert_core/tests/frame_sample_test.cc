@@ -78,7 +78,7 @@ TEST(FrameSample, GuardEventsByDetail) {
   };
   EXPECT_EQ(kind("on"), detect::StepEvent::Kind::kGuardOn);
   EXPECT_EQ(kind("restored"), detect::StepEvent::Kind::kGuardOn);
-  EXPECT_EQ(kind("off"), detect::StepEvent::Kind::kGuardOff);
+  EXPECT_EQ(kind("off: by hand"), detect::StepEvent::Kind::kGuardOff);
   EXPECT_EQ(kind("missing"), detect::StepEvent::Kind::kGuardMissing);
 }
 

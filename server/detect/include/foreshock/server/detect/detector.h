@@ -1,7 +1,7 @@
 // Runs the built-in rules over the steps of one (run, attempt).
 //
 // Deterministic: the same samples give the same verdicts, live and in `foreshock replay`. No clock, no I/O,
-// no global state. Not thread-safe: one owner. Memory is bounded by the windows: about 3 KiB a head.
+// no global state. Not thread-safe: one owner. Memory is bounded by the windows: about 5 KiB a head.
 #pragma once
 
 #include <cstdint>
