@@ -17,7 +17,7 @@ FS_TEST_PACKAGES=(libgtest-dev libgmock-dev python3 strace binutils)
 # Servers that tests talk to. Unpacked under build/tools and not installed: installing would start services.
 FS_TEST_SERVERS=(prometheus prometheus-alertmanager)
 
-fs_say() { printf '%s\n' "$*"; }
+fs_say() { printf '%s\n' "$@"; }
 fs_die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
 # Compilers to run at once: every core, but not more than one for 1.5 GiB of memory (gRPC's headers take 1 GiB).

@@ -59,7 +59,8 @@ class Summary final : public Command {
       if (!record.ok()) return Fail(context, record.status().Annotate(name));
       records.push_back(*std::move(record));
     }
-    const std::vector<RunSummary> summaries = Summarise(records, *every_);
+    const std::vector<RunSummary> summaries =
+        Summarise(records, {.every_steps = *every_, .onset_step = onset_});
     if (server_.json()) {
       context.out << SummariesToJson(summaries) << "\n";
     } else {
@@ -98,7 +99,7 @@ class Summary final : public Command {
   }
 
   std::vector<std::string> runs_, expected_;
-  std::optional<int64_t> every_ = kDefaultEverySteps;
+  std::optional<int64_t> every_ = kDefaultEverySteps, onset_;
   ServerArgs server_;
 };
 

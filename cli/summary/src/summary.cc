@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <string_view>
 
 #include "foreshock/cli/lead.h"
 #include "foreshock/cli/loss_outcome.h"
@@ -28,14 +29,23 @@ std::string Label(const v1::Run& run, const std::string& name) {
   return at == run.labels().end() ? "" : at->second;
 }
 
-void ReadFault(const v1::Run& run, RunSummary* summary) {
-  summary->fault = Label(run, "fault");
-  if (summary->fault == "none") summary->fault.clear();
-  if (summary->fault.empty()) return;
-  const std::string text = Label(run, "fault_step");
-  int64_t step = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-  if (error == std::errc() && end == text.data() + text.size()) summary->onset_step = step;
+std::optional<int64_t> WholeNumber(const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+void ReadFault(const RunRecord& record, std::optional<int64_t> told_onset, RunSummary* summary) {
+  constexpr std::string_view kNote = "fault ";
+  summary->fault = Label(record.run, "fault");
+  summary->onset_step = WholeNumber(Label(record.run, "fault_step"));
+  for (const v1::Event& event : record.events) {
+    if (event.kind() != v1::EVENT_KIND_NOTE || !event.detail().starts_with(kNote)) continue;
+    summary->fault = event.detail().substr(kNote.size());
+    summary->onset_step = event.step();
+  }
+  if (told_onset) summary->onset_step = told_onset;
 }
 
 LossOutcome Outcome(const v1::SeriesPoints& loss, int64_t every_steps) {
@@ -113,12 +123,12 @@ Verdict Judge(const RunSummary& summary, bool learned) {
   return learned ? Verdict::kHealthy : Verdict::kNotLearned;
 }
 
-RunSummary One(const RunRecord& record, int64_t every_steps) {
+RunSummary One(const RunRecord& record, const SummaryOptions& options) {
   RunSummary summary;
   summary.run = record.run.run();
   summary.state = record.run.state();
-  ReadFault(record.run, &summary);
-  const LossOutcome outcome = Outcome(record.loss, every_steps);
+  ReadFault(record, options.onset_step, &summary);
+  const LossOutcome outcome = Outcome(record.loss, std::max<int64_t>(options.every_steps, 1));
   summary.last_step = outcome.last_step();
   summary.final_loss = outcome.smoothed();
   summary.minimum_loss = outcome.minimum();
@@ -162,9 +172,9 @@ std::optional<double> RunSummary::lead_share() const {
   return static_cast<double>(*lead) / static_cast<double>(*collapse_step - *onset_step);
 }
 
-std::vector<RunSummary> Summarise(const std::vector<RunRecord>& records, int64_t every_steps) {
+std::vector<RunSummary> Summarise(const std::vector<RunRecord>& records, const SummaryOptions& options) {
   std::vector<RunSummary> summaries;
-  for (const RunRecord& record : records) summaries.push_back(One(record, std::max<int64_t>(every_steps, 1)));
+  for (const RunRecord& record : records) summaries.push_back(One(record, options));
   const auto healthy = std::find_if(summaries.begin(), summaries.end(),
                                     [](const RunSummary& s) { return s.verdict == Verdict::kHealthy; });
   const RunSummary* reference = healthy == summaries.end() ? nullptr : &*healthy;

@@ -132,6 +132,22 @@ TEST(Summarise, AlertsOfAnOlderAttemptDoNotCount) {
   EXPECT_EQ(Summarise({record})[0].verdict, Verdict::kHealthy);
 }
 
+TEST(Summarise, AFaultIsToldByANoteOrByTheCaller) {
+  RunRecord record = Record("a", 3.7f);
+  AddAlert(&record, v1::SEVERITY_WARNING, 500, 600);
+  AddAlert(&record, v1::SEVERITY_CRITICAL, 1100, 0);
+  EXPECT_EQ(Summarise({record})[0].first_warning_step, 500);
+  EXPECT_EQ(Summarise({record}, {.onset_step = 1000})[0].first_warning_step, 1100);
+  v1::Event note;
+  note.set_kind(v1::EVENT_KIND_NOTE);
+  note.set_step(1050);
+  note.set_detail("fault delta:0.01");
+  record.events.push_back(note);
+  const RunSummary summary = Summarise({record})[0];
+  EXPECT_EQ(summary.fault, "delta:0.01");
+  EXPECT_EQ(summary.onset_step, 1050);
+}
+
 TEST(Summarise, WithoutDataNothingIsCalledHealthy) {
   RunRecord record;
   record.run.set_run("empty");

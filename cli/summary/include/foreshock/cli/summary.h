@@ -30,8 +30,10 @@ std::optional<Verdict> ParseVerdict(const std::string& name);
 struct RunSummary {
   std::string run;
   v1::RunState state = v1::RUN_STATE_UNSPECIFIED;
-  std::string fault;                  // of the run's labels; empty: none told
-  std::optional<int64_t> onset_step;  // label "fault_step" when there is a fault
+  // Told by a note event "fault NAME" at its first step, or by the run's labels "fault" and "fault_step".
+  // Empty: none.
+  std::string fault;
+  std::optional<int64_t> onset_step;
   std::optional<int64_t> last_step;
   std::optional<double> final_loss;    // smoothed
   std::optional<double> minimum_loss;  // smoothed
@@ -61,9 +63,13 @@ struct RunRecord {
 
 inline constexpr int64_t kDefaultEverySteps = 10;
 
+struct SummaryOptions {
+  int64_t every_steps = kDefaultEverySteps;
+  std::optional<int64_t> onset_step;  // of a fault that the runs themselves do not tell
+};
+
 // Summaries in the order of the records. The reference for containment is the first run that is healthy.
-std::vector<RunSummary> Summarise(const std::vector<RunRecord>& records,
-                                  int64_t every_steps = kDefaultEverySteps);
+std::vector<RunSummary> Summarise(const std::vector<RunRecord>& records, const SummaryOptions& options = {});
 
 // Runs side by side, one column each.
 std::string RenderSummaries(const std::vector<RunSummary>& summaries, const Style& style);
