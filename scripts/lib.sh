@@ -88,17 +88,15 @@ without dpkg, install these by hand and build with: cmake --preset release && cm
   ((${#missing[@]} == 0)) || fs_stage "packages" fs_apt_install "${missing[@]}"
 }
 
-fs_fetch_servers() {
-  local package
-  mkdir -p "$FS_TOOLS/packages" || return
-  cd "$FS_TOOLS/packages" || return
+fs_fetch_servers() (  # a subshell: it changes the folder
+  mkdir -p "$FS_TOOLS/packages" && cd "$FS_TOOLS/packages" || return
   apt-cache show "$1" >/dev/null 2>&1 || fs_as_root apt-get update -q || return
   for package in "$@"; do
     apt-get download "$package" || return
     dpkg-deb -x "$package"_*.deb "$FS_TOOLS" || return
     rm -f "$package"_*.deb
   done
-}
+)
 
 # Prometheus and Alertmanager for the tests: what is installed, else unpacked under build/tools.
 fs_test_servers() {

@@ -3,6 +3,7 @@
 Follows docs/formats/link.md and proto/foreshock/v1/ingest.proto. Floats stay the 32 bits that they are.
 """
 
+import pathlib
 import struct
 
 MAGIC = b"FSK1"
@@ -88,7 +89,7 @@ def _signed(value):
 
 def read(path):
     """[(type, message)]: frames as {"seq", "step", "series": [...]}, the rest as raw fields. No damage is accepted."""
-    data, at, out = open(path, "rb").read(), 0, []
+    data, at, out = pathlib.Path(path).read_bytes(), 0, []
     while at < len(data):
         assert data[at:at + 4] == MAGIC, f"offset {at}"
         kind, size = data[at + 5], struct.unpack_from("<I", data, at + 8)[0]
