@@ -129,6 +129,7 @@ class Case(unittest.TestCase):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("FORESHOCK_", "SLURM_", "TORCHELASTIC_"))}
         for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
             env.pop(name, None)
+        env["FORESHOCK_GRPC_LIBRARY"] = str(BUILD / "lib" / "libforeshock_grpc.so")
         env.update(extra or {})
         return env
 

@@ -23,6 +23,7 @@ class Watch final : public Command {
               sink.Positional("RUN", &run_, "the run's name");
               sink.Option("--every", &every_, "a line each time this many steps have gone by");
               sink.Option("--signal", &signal_, "the per-head signal whose growth is shown");
+              sink.Flag("--all", &all_, "also alerts of severity info, and warnings that resolve");
               sink.Option("--wait", &wait_s_, "wait up to this many seconds for the run to appear");
               server_.Declare(sink);
             }};
@@ -38,13 +39,13 @@ class Watch final : public Command {
     const Status there = AwaitRun(**client);
     if (!there.ok()) return Fail(context, there);
 
-    WatchView view(signal_, *every_, context.style);
+    WatchView view({.signal = signal_, .every_steps = *every_, .all_alerts = all_}, context.style);
     v1::WatchRequest request;
     request.set_run(run_);
     const Status status = (*client)->Watch(request, [&](const v1::WatchUpdate& update) {
       if (server_.json()) {
         PrintJson(context, update);
-        view.Take(update, nullptr);
+        view.Take(update, nullptr);  // for the exit status
       } else {
         context.out << view.Take(update, [&] { return Heads(**client, update.step().step()); });
       }
@@ -81,6 +82,7 @@ class Watch final : public Command {
   }
 
   std::string run_, signal_ = "qk_sigma1";
+  bool all_ = false;
   std::optional<int64_t> every_ = 50, wait_s_ = 0;
   ServerArgs server_;
 };

@@ -74,17 +74,19 @@ void NameCritical(const std::vector<v1::Alert>& alerts, int64_t step, RunSummary
   }
 }
 
-void ReadAlerts(const std::vector<v1::Alert>& alerts, RunSummary* summary) {
+// `end`: what resolves there or later fired to the end, because the announced end of a run resolves
+// everything.
+void ReadAlerts(const std::vector<v1::Alert>& alerts, int64_t end, RunSummary* summary) {
   std::vector<FiringSpan> criticals;
   for (const v1::Alert& alert : alerts) {
     if (!Fired(alert) || alert.severity() < v1::SEVERITY_WARNING) continue;
     const bool before_onset = summary->onset_step && alert.fired_step() < *summary->onset_step;
     if (!before_onset) Earliest(&summary->first_warning_step, alert.fired_step());
     if (alert.severity() != v1::SEVERITY_CRITICAL) continue;
-    const bool firing = alert.state() == v1::ALERT_STATE_FIRING;
-    criticals.push_back({alert.fired_step(), firing ? FiringSpan::kStillFiring : alert.resolved_step()});
+    const bool to_end = alert.state() == v1::ALERT_STATE_FIRING || alert.resolved_step() >= end;
+    criticals.push_back({alert.fired_step(), to_end ? FiringSpan::kStillFiring : alert.resolved_step()});
     Earliest(&summary->first_critical_step, alert.fired_step());
-    summary->critical_at_end |= firing;
+    summary->critical_at_end |= to_end;
   }
   const int64_t until = summary->collapse_step.value_or(FiringSpan::kStillFiring);
   summary->lasting_critical_step = LastingSince(criticals, until);
@@ -139,7 +141,8 @@ RunSummary One(const RunRecord& record, const SummaryOptions& options) {
     if (attempts == 0 || alert.attempt() == record.run.attempts(attempts - 1).attempt())
       alerts.push_back(alert);
   }
-  ReadAlerts(alerts, &summary);
+  const int64_t last = attempts > 0 ? record.run.attempts(attempts - 1).last_step() : record.run.last_step();
+  ReadAlerts(alerts, std::max(last, summary.last_step.value_or(0)), &summary);
   ReadEvents(record.events, &summary);
   summary.verdict = Judge(summary, outcome.learned());
   return summary;

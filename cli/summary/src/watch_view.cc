@@ -20,8 +20,7 @@ std::string PadLeft(std::string text, size_t width) {
 
 }  // namespace
 
-WatchView::WatchView(std::string signal, int64_t every_steps, Style style)
-    : signal_(std::move(signal)), every_steps_(every_steps), style_(style) {}
+WatchView::WatchView(WatchOptions options, Style style) : options_(std::move(options)), style_(style) {}
 
 std::string WatchView::Take(const v1::WatchUpdate& update, const std::function<v1::StepReply()>& heads) {
   switch (update.update_case()) {
@@ -43,7 +42,8 @@ std::string WatchView::OnStep(const v1::StepReply& step, const std::function<v1:
   const std::optional<double> loss = ScalarValue(step.frame(), "loss");
   if (loss && step.step() % kDefaultEverySteps == 0) loss_.Add(step.step(), *loss);
   std::string out = CollapseLine();
-  if (last_line_ && step.step() < *last_line_ + every_steps_ && step.step() >= *last_line_) return out;
+  if (last_line_ && step.step() < *last_line_ + options_.every_steps && step.step() >= *last_line_)
+    return out;
   last_line_ = step.step();
   out += "step " + PadLeft(std::to_string(step.step()), 7) + "  loss " + PadLeft(FormatNumber(loss), 6);
   if (const auto norm = ScalarValue(step.frame(), "grad_norm")) {
@@ -56,7 +56,7 @@ std::string WatchView::OnStep(const v1::StepReply& step, const std::function<v1:
 std::string WatchView::Growing(const v1::StepReply& heads) {
   std::vector<HeadSample> samples;
   for (const v1::Series& series : heads.frame().series()) {
-    if (!series.has_layer() || SignalName(series) != signal_) continue;
+    if (!series.has_layer() || SignalName(series) != options_.signal) continue;
     for (const HeadValue& value : HeadValues(series)) {
       if (value.value) samples.push_back({series.layer(), value.head, *value.value});
     }
@@ -64,14 +64,17 @@ std::string WatchView::Growing(const v1::StepReply& heads) {
   const std::optional<HeadGrowth> top = growth_.Add(samples);
   if (!top) return "";
   const std::string text = "layer " + std::to_string(top->layer) + " head " + std::to_string(top->head) +
-                           " " + signal_ + " " + FormatNumber(top->value) + ", " + FormatNumber(top->factor) +
-                           "x the median head's growth";
+                           " " + options_.signal + " " + FormatNumber(top->value) + ", " +
+                           FormatNumber(top->factor) + "x the median head's growth";
   return "  " + style_(top->factor >= kWorthColour ? Paint::kYellow : Paint::kDim, text);
 }
 
 std::string WatchView::OnAlert(const v1::Alert& alert) {
   if (alert.state() == v1::ALERT_STATE_PENDING) return "";
   if (alert.severity() == v1::SEVERITY_CRITICAL) criticals_[alert.id()] = alert;
+  const bool resolved = alert.state() == v1::ALERT_STATE_RESOLVED;
+  const auto least = resolved ? v1::SEVERITY_CRITICAL : v1::SEVERITY_WARNING;
+  if (!options_.all_alerts && alert.severity() < least) return "";
   std::string out = AlertLine(alert, style_);
   if (alert.state() != v1::ALERT_STATE_FIRING || alert.severity() != v1::SEVERITY_CRITICAL) return out;
   out += "          ";
@@ -111,6 +114,7 @@ std::string WatchView::CollapseLine() {
 std::string WatchView::OnState(v1::RunState state) {
   if (state == state_) return "";
   state_ = state;
+  if (state == v1::RUN_STATE_RUNNING) return "";
   return "run is " + StateName(state) + "\n";
 }
 

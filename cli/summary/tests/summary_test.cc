@@ -23,6 +23,7 @@ RunRecord Record(const std::string& name, float end) {
   record.run.set_run(name);
   record.run.set_state(v1::RUN_STATE_FINISHED);
   record.run.add_attempts()->set_attempt("a1");
+  record.run.mutable_attempts(0)->set_last_step(2000);
   AddLoss(&record, 0, 5.5f);
   for (int64_t step = 10; step <= 2000; step += 10) {
     AddLoss(&record, step, step < 1300 ? 1.7f : end);
@@ -114,6 +115,12 @@ TEST(Summarise, ContainedOnlyWhenEveryConditionHolds) {
   GuardOn(&firing, 1100);
   AddAlert(&firing, v1::SEVERITY_CRITICAL, 1150, 0);
   EXPECT_EQ(Summarise({healthy, firing})[1].verdict, Verdict::kNotContained);
+  // The announced end of a run resolves what still fires: it fired to the end all the same.
+  firing.alerts[0].set_state(v1::ALERT_STATE_RESOLVED);
+  firing.alerts[0].set_resolved_step(2000);
+  EXPECT_EQ(Summarise({healthy, firing})[1].verdict, Verdict::kNotContained);
+  firing.alerts[0].set_resolved_step(1900);
+  EXPECT_EQ(Summarise({healthy, firing})[1].verdict, Verdict::kContained);
 
   RunRecord early = Record("early", 1.7f);
   WithFault(&early);

@@ -51,7 +51,7 @@ void Learn(WatchView* view) {
 }
 
 TEST(WatchView, ALineEachTimeEnoughStepsHaveGoneBy) {
-  WatchView view("qk_sigma1", 50, Style{});
+  WatchView view({}, Style{});
   EXPECT_EQ(view.Take(Step(0, 5.5f), nullptr), "step       0  loss    5.5\n");
   EXPECT_THAT(view.Take(Step(49, 5.4f), nullptr), IsEmpty());
   EXPECT_THAT(view.Take(Step(50, 5.4f), nullptr), HasSubstr("step      50"));
@@ -59,14 +59,14 @@ TEST(WatchView, ALineEachTimeEnoughStepsHaveGoneBy) {
 }
 
 TEST(WatchView, NamesTheHeadThatGrows) {
-  WatchView view("qk_sigma1", 10, Style{});
+  WatchView view({.every_steps = 10}, Style{});
   view.Take(Step(0, 5.5f), [] { return Heads(1, 2); });
   EXPECT_THAT(view.Take(Step(10, 5.4f), [] { return Heads(1, 6); }),
               HasSubstr("layer 1 head 1 qk_sigma1 6, 3x the median head's growth"));
 }
 
 TEST(WatchView, TellsTheLeadWhenTheLossFollowsTheCritical) {
-  WatchView view("qk_sigma1", 50, Style{});
+  WatchView view({}, Style{});
   Learn(&view);
   EXPECT_THAT(view.Take(Critical(600), nullptr), HasSubstr("CRITICAL  step 600"));
   std::string text;
@@ -78,7 +78,7 @@ TEST(WatchView, TellsTheLeadWhenTheLossFollowsTheCritical) {
 }
 
 TEST(WatchView, ACollapseWithoutWarningIsToldAsSuch) {
-  WatchView view("qk_sigma1", 50, Style{});
+  WatchView view({}, Style{});
   Learn(&view);
   view.Take(Critical(500), nullptr);
   view.Take(Critical(500, v1::ALERT_STATE_RESOLVED), nullptr);
@@ -87,10 +87,24 @@ TEST(WatchView, ACollapseWithoutWarningIsToldAsSuch) {
   EXPECT_THAT(text, HasSubstr("no critical alert before it"));
 }
 
+TEST(WatchView, WhatOnlyInformsIsLeftOutUnlessAskedFor) {
+  v1::WatchUpdate info = Critical(50);
+  info.mutable_alert()->set_severity(v1::SEVERITY_INFO);
+  v1::WatchUpdate eased = Critical(50, v1::ALERT_STATE_RESOLVED);
+  eased.mutable_alert()->set_severity(v1::SEVERITY_WARNING);
+  WatchView brief({}, Style{}), all({.all_alerts = true}, Style{});
+  for (const v1::WatchUpdate& update : {info, eased}) {
+    EXPECT_THAT(brief.Take(update, nullptr), IsEmpty());
+    EXPECT_THAT(all.Take(update, nullptr), HasSubstr("qk_runaway"));
+  }
+  EXPECT_THAT(brief.Take(Critical(50, v1::ALERT_STATE_RESOLVED), nullptr), HasSubstr("resolved"));
+}
+
 TEST(WatchView, EndsWellOnlyWhenAnnouncedAndNothingFires) {
-  WatchView view("qk_sigma1", 50, Style{});
+  WatchView view({}, Style{});
   EXPECT_FALSE(view.EndedWell());
   EXPECT_EQ(view.Closing(), "no loss was seen\n");
+  EXPECT_THAT(view.Take(State(v1::RUN_STATE_RUNNING), nullptr), IsEmpty());
   EXPECT_EQ(view.Take(State(v1::RUN_STATE_FINISHED), nullptr), "run is finished\n");
   EXPECT_THAT(view.Take(State(v1::RUN_STATE_FINISHED), nullptr), IsEmpty());
   EXPECT_TRUE(view.EndedWell());

@@ -14,10 +14,15 @@
 
 namespace foreshock::cli {
 
+struct WatchOptions {
+  std::string signal = "qk_sigma1";  // the per-head signal whose growth is shown
+  int64_t every_steps = 50;          // a line each time this many steps have gone by
+  bool all_alerts = false;           // also those of severity info, and warnings that resolve
+};
+
 class WatchView {
  public:
-  // A line each time `every_steps` steps have gone by; `signal` is the per-head signal whose growth is shown.
-  WatchView(std::string signal, int64_t every_steps, Style style);
+  WatchView(WatchOptions options, Style style);
 
   // Lines for one update, often none. `heads` fetches the signal's heads at the update's step, and is called
   // only for steps that get a line; may be null.
@@ -35,8 +40,7 @@ class WatchView {
   std::string Growing(const v1::StepReply& heads);
   std::string CollapseLine();
 
-  std::string signal_;
-  int64_t every_steps_;
+  WatchOptions options_;
   Style style_;
   std::optional<int64_t> last_line_;
   LossOutcome loss_;
