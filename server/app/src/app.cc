@@ -52,6 +52,7 @@ class AppImpl final : public App {
   void Stop() override {
     if (http_server_ != nullptr) http_server_->Stop();
     if (query_service_ != nullptr) query_service_->Shutdown();
+    if (ingest_ != nullptr) ingest_->CloseStreams();
     if (grpc_server_ != nullptr) grpc_server_->Stop(kStopGraceMs);
     http_server_.reset();
     grpc_server_.reset();

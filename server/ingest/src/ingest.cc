@@ -9,7 +9,11 @@ class IngestImpl final : public Ingest, private rpc::IngestHandlerFactory {
  public:
   IngestImpl(store::Store& store, const Clock& clock, const IngestOptions& options)
       : shared_(store, clock, options) {}
-  ~IngestImpl() override { shared_.outbox.CloseAll(Status(Code::kUnavailable, "the server is stopping")); }
+  ~IngestImpl() override { CloseStreams(); }
+  void CloseStreams() override {
+    shared_.stopping = true;
+    shared_.outbox.CloseAll(Status(Code::kUnavailable, "the server is stopping"));
+  }
 
   rpc::IngestHandlerFactory& handlers() override { return *this; }
   Outbox& outbox() override { return shared_.outbox; }

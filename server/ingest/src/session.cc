@@ -60,6 +60,7 @@ void Session::OnHello(std::string payload) {
   }
   if (status.ok()) status = OpenSource(std::move(hello).value());
   if (status.ok()) return;
+  if (status.code() == Code::kUnavailable) return Hangup(status);
   ++shared_.counters.refused_hellos;
   LogWarning("server/ingest", "refused a stream", {{"error", status}});
   Hangup(status);
@@ -87,6 +88,8 @@ Status Session::OpenSource(wire::Hello hello) {
                                .max_message_bytes = shared_.options.max_message_bytes};
   hello_ = std::move(hello);
   shared_.outbox.Join(hello_->run, hello_->attempt, end_, std::move(reply));
+  // Looked at after joining: either CloseStreams sees this stream, or this sees that it was called.
+  if (shared_.stopping) return Status(Code::kUnavailable, "the server is stopping");
   return OkStatus();
 }
 

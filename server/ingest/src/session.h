@@ -1,6 +1,7 @@
 // Session: one stream, from its Hello to its end.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,6 +19,7 @@ struct Shared {
   const IngestOptions options;
   Counters counters;
   OutboxImpl outbox;
+  std::atomic<bool> stopping{false};
   std::mutex hello_mutex;  // one Hello at a time: attempts are minted by what the store holds
   Committer committer;     // last: its thread uses the counters
 

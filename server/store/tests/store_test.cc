@@ -321,6 +321,28 @@ TEST_F(StoreTest, ObserversHearOfDurableRecordsInOrder) {
   EXPECT_EQ(ear.heard.size(), 4u);
 }
 
+// Idle runs hold back no log: whoever fills the write buffer, all of it is flushed.
+TEST_F(StoreTest, OneBusyRunAmongFiftyIdleOnesKeepsTheLogBounded) {
+  constexpr uint64_t kBuffer = 1 << 20;
+  store_.reset();
+  auto store = Store::Open({.folder = folder_.path(), .write_buffer_bytes = kBuffer});
+  ASSERT_TRUE(store.ok());
+  store_ = std::move(store).value();
+  for (int i = 0; i < 50; ++i) Put(Records(Source(HelloOf("idle" + std::to_string(i))).id).Frame(1, 1));
+  Records busy(Source(HelloOf("busy")).id);
+  uint64_t written = 0, largest = 0;
+  for (int64_t step = 1; written < 40 * kBuffer; ++step) {
+    busy.list.clear();
+    busy.Frame(step, 1);
+    busy.list[0].payload.append(100'000, static_cast<char>(step));
+    written += busy.list[0].payload.size();
+    Put(busy);
+    largest = std::max(largest, store_->stats().wal_bytes);
+  }
+  EXPECT_GT(largest, kBuffer / 2);
+  EXPECT_LT(largest, 6 * kBuffer);
+}
+
 TEST_F(StoreTest, ASecondServerOnTheFolderIsRefused) {
   const auto second = Store::Open({.folder = folder_.path()});
   ASSERT_FALSE(second.ok());

@@ -30,7 +30,8 @@ class App {
   // The ports that are listened on; 0 when not running.
   virtual int grpc_port() const = 0;
   virtual int http_port() const = 0;
-  // Ok, or the first thing that is wrong; kFailedPrecondition when not running. Thread-safe.
+  // Ok, or the first thing that is wrong; kFailedPrecondition when not running. Any thread
+  // between Start and Stop.
   virtual Status health() const = 0;
 };
 

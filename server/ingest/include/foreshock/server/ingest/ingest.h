@@ -46,6 +46,8 @@ class Ingest {
   static std::unique_ptr<Ingest> Start(store::Store& store, const Clock& clock, const IngestOptions& options);
   // Closes all streams, commits what it holds (one attempt), stops. The rpc::Server must have been stopped.
   virtual ~Ingest() = default;
+  // Ends all streams with kUnavailable and refuses new ones, so that stopping the rpc::Server need not wait.
+  virtual void CloseStreams() = 0;
 
   virtual rpc::IngestHandlerFactory& handlers() = 0;
   virtual Outbox& outbox() = 0;
