@@ -88,6 +88,20 @@ TEST_F(ReceiverTest, AcknowledgesWhatIsDurable) {
   EXPECT_EQ(Spooled(key_).size(), 20u);
 }
 
+// The canary: the same promise, with fsync taken out, is broken by the same power cut.
+TEST_F(ReceiverTest, CanaryWithoutSyncsTheAcknowledgementIsALie) {
+  fs_.SetIgnoreSyncs(true);
+  Trainer trainer(options_.socket_path);
+  trainer.Greet();
+  for (uint64_t seq = 1; seq <= 20; ++seq) ASSERT_TRUE(trainer.SendFrame(seq));
+  ASSERT_TRUE(trainer.ReceiveAck(20));
+  receiver_.reset();
+  spool_.reset();
+  fs_.PowerCut();
+  OpenSpool();
+  EXPECT_LT(Spooled(key_).size(), 20u);
+}
+
 TEST_F(ReceiverTest, ARestartedAgentSaysWhatItHas) {
   {
     Trainer trainer(options_.socket_path);
