@@ -37,7 +37,7 @@ class MergerImpl final : public Merger, private store::Observer {
 
   void Tick() override {
     std::lock_guard tick(tick_mutex_);
-    while (MergeNext()) {
+    while (MergeSome()) {
     }
   }
 
@@ -56,6 +56,7 @@ class MergerImpl final : public Merger, private store::Observer {
   };
   using Key = std::pair<uint32_t, uint32_t>;  // run, attempt
 
+  static constexpr size_t kBatch = 256;
   static constexpr auto kPollPeriod = std::chrono::milliseconds(500);
 
   // --- Observer, on the writer's thread
@@ -133,49 +134,80 @@ class MergerImpl final : public Merger, private store::Observer {
     return frames;
   }
 
-  // Merges one step of any attempt; false when nothing is due or the store refuses.
-  bool MergeNext() {
+  struct Taken {
     Key key;
     std::string run, attempt;
-    std::optional<StepQueue::Due> due;
-    {
-      std::lock_guard lock(mutex_);
-      for (auto& [candidate, entry] : attempts_) {
-        due = entry.queue.Take(clock_.MonotonicNanos());
-        if (!due) continue;
-        key = candidate, run = entry.run, attempt = entry.name;
-        break;
+    StepQueue::Due due;
+  };
+
+  // Up to kBatch steps that are due, of all attempts.
+  std::vector<Taken> TakeDue() {
+    std::lock_guard lock(mutex_);
+    const int64_t now = clock_.MonotonicNanos();
+    std::vector<Taken> taken;
+    for (auto& [key, entry] : attempts_) {
+      while (taken.size() < kBatch) {
+        auto due = entry.queue.Take(now);
+        if (!due) break;
+        taken.push_back({key, entry.run, entry.name, *std::move(due)});
       }
     }
-    if (!due) return false;
-    bool complete = true;
-    const Status status = MergeStep(key, run, attempt, *due, &complete);
+    return taken;
+  }
+
+  // Merges a batch; false when nothing is due or the store refuses.
+  bool MergeSome() {
+    const std::vector<Taken> taken = TakeDue();
+    const uint64_t as_of = store_.Stamp();  // what comes later makes a step due again
+    if (taken.empty()) return false;
+    std::vector<store::Store::Merged> merged;
+    uint64_t amended = 0, incomplete = 0;
+    Status status;
+    for (const Taken& step : taken) {
+      bool complete = true;
+      Result<std::shared_ptr<const wire::Frame>> frame = MergeStep(step, &complete);
+      if (frame.status().code() == Code::kNotFound) continue;  // the run was deleted
+      if (!frame.ok()) {
+        status = frame.status();
+        break;
+      }
+      merged.push_back(
+          {{step.key.first, step.key.second, 0, 0}, std::move(frame).value(), step.due.amended, as_of});
+      amended += step.due.amended ? 1 : 0;
+      incomplete += complete ? 0 : 1;
+    }
+    if (status.ok()) status = store_.PutMergedFrames(merged);
     std::lock_guard lock(mutex_);
-    if (!status.ok() && status.code() != Code::kNotFound) {
-      const auto it = attempts_.find(key);
-      if (it != attempts_.end()) it->second.queue.GiveBack(*due);
-      LogWarning("server/merge", "cannot merge a step, will try again",
-                 {{"run", run}, {"step", due->step}, {"error", status}});
+    if (!status.ok()) {
+      GiveBack(taken, status);
       return false;
     }
-    stats_.merged += due->amended ? 0 : 1;
-    stats_.amended += due->amended ? 1 : 0;
-    stats_.incomplete += complete ? 0 : 1;
+    failing_ = false;
+    stats_.merged += merged.size() - amended;
+    stats_.amended += amended;
+    stats_.incomplete += incomplete;
     return true;
   }
 
-  Status MergeStep(const Key& key, const std::string& run, const std::string& attempt,
-                   const StepQueue::Due& due, bool* complete) {
-    const store::SourceId id{key.first, key.second, store::kMerged, 0};
-    const uint64_t as_of = store_.Stamp();
-    if (due.only != nullptr) return store_.PutMerged(id, due.only, due.amended, as_of);
-    FS_ASSIGN_OR_RETURN(const store::AttemptInfo info, store_.GetAttempt(run, attempt));
-    FS_ASSIGN_OR_RETURN(std::vector<RankFrame> frames, FramesOf(run, attempt, due.step));
-    if (frames.empty()) return OkStatus();
+  void GiveBack(const std::vector<Taken>& taken, const Status& why) {
+    for (const Taken& step : taken) {
+      const auto it = attempts_.find(step.key);
+      if (it != attempts_.end()) it->second.queue.GiveBack(step.due);
+    }
+    if (!failing_) LogWarning("server/merge", "cannot merge, will try again", {{"error", why}});
+    failing_ = true;
+  }
+
+  // kNotFound: there is nothing to merge any more.
+  Result<std::shared_ptr<const wire::Frame>> MergeStep(const Taken& step, bool* complete) {
+    if (step.due.only != nullptr) return step.due.only;
+    FS_ASSIGN_OR_RETURN(const store::AttemptInfo info, store_.GetAttempt(step.run, step.attempt));
+    FS_ASSIGN_OR_RETURN(std::vector<RankFrame> frames, FramesOf(step.run, step.attempt, step.due.step));
+    if (frames.empty()) return Status(Code::kNotFound, "step: no frames");
     *complete = frames.size() == info.world_size;
     for (const RankFrame& item : frames) *complete = *complete && item.frame.parts <= 1;
-    auto merged = std::make_shared<const wire::Frame>(MergeFrames(std::move(frames), *complete));
-    return store_.PutMerged(id, std::move(merged), due.amended, as_of);
+    if (info.world_size == 1) return std::make_shared<const wire::Frame>(std::move(frames.front().frame));
+    return std::make_shared<const wire::Frame>(MergeFrames(std::move(frames), *complete));
   }
 
   void Run() {
@@ -201,6 +233,7 @@ class MergerImpl final : public Merger, private store::Observer {
   Stats stats_;
   bool news_ = false;
   bool stopping_ = false;
+  bool failing_ = false;  // said already
   std::unique_ptr<store::Subscription> subscription_;
   std::thread thread_;
 };

@@ -19,7 +19,8 @@ void StepQueue::AddFrame(uint32_t rank, const std::shared_ptr<const wire::Frame>
   const auto [it, fresh] = steps_.try_emplace(frame->step);
   Step& step = it->second;
   if (fresh) step.first_seen_ns = now_ns;
-  if (world_size_ == 1) step.only.push_back(frame);
+  step.held = step.held && world_size_ == 1 && steps_.size() <= kHeldSteps;
+  if (step.held) step.only.push_back(frame);
   std::set<uint32_t>& parts = step.parts[rank];
   parts.insert(frame->part);
   if (parts.size() < std::max(frame->parts, 1u)) return;
@@ -54,8 +55,9 @@ std::optional<StepQueue::Due> StepQueue::Take(int64_t now_ns) {
   due.amended = !step.first_time && last_done_ && due.step <= *last_done_;
   const bool in_time = now_ns - step.first_seen_ns < wait_ns_;
   if (!step.due_now && in_time && IsWaitedFor(step, due.amended)) return std::nullopt;
-  if (world_size_ == 1 && step.only.size() == 1) due.only = step.only.front();
-  if (world_size_ == 1 && step.only.size() > 1) {
+  const bool held = world_size_ == 1 && step.held;
+  if (held && step.only.size() == 1) due.only = step.only.front();
+  if (held && step.only.size() > 1) {
     std::vector<wire::Frame> parts;
     for (const auto& part : step.only) parts.push_back(*part);
     due.only = std::make_shared<const wire::Frame>(store::JoinParts(std::move(parts)));

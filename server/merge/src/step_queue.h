@@ -38,6 +38,9 @@ class StepQueue {
   size_t size() const { return steps_.size(); }
   uint32_t world_size() const { return world_size_; }
 
+  // In a world of one rank frames of this many waiting steps are held; those of more are read again.
+  static constexpr size_t kHeldSteps = 1024;
+
  private:
   struct Step {
     int64_t first_seen_ns = 0;
@@ -46,6 +49,7 @@ class StepQueue {
     std::set<uint32_t> ranks;                      // that have sent all parts
     std::map<uint32_t, std::set<uint32_t>> parts;  // rank -> parts that came
     std::vector<std::shared_ptr<const wire::Frame>> only;  // the parts, in a world of one rank
+    bool held = true;                                      // `only` has all of them
   };
   bool IsWaitedFor(const Step& step, bool amended) const;
 

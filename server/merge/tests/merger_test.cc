@@ -198,6 +198,17 @@ TEST_F(MergerTest, AGrowingWorldMergesWhatOneRankHad) {
   EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 1, false}}));
 }
 
+TEST_F(MergerTest, ABacklogIsMergedWholeAndInOrder) {
+  const auto id = Rank(0, 1);
+  std::vector<Heard> expected;
+  for (int64_t step = 0; step < 1'500; ++step) {  // more than are held in memory
+    Send(id, step, static_cast<float>(step));
+    expected.push_back({step, static_cast<float>(step), false});
+  }
+  EXPECT_EQ(Tick(), expected);
+  EXPECT_EQ(merger_->stats().pending, 0u);
+}
+
 TEST_F(MergerTest, ItsOwnThreadMergesWithoutBeingAsked) {
   merger_.reset();
   auto merger = Merger::Start(*store_, SystemClock::Instance(), {});

@@ -110,28 +110,36 @@ void StoreImpl::Publish(std::span<const Append> records, const std::vector<Appen
   }
 }
 
-Status StoreImpl::PutMerged(const SourceId& attempt, std::shared_ptr<const wire::Frame> frame, bool amended,
-                            uint64_t as_of) {
+uint32_t StoreImpl::WorldOf(const SourceId& attempt) const {
+  std::shared_lock lock(registry_mutex_);
+  const AttemptEntry* entry = registry_.FindAttempt(attempt.run, attempt.attempt);
+  return entry == nullptr ? 0 : entry->world_size();
+}
+
+Status StoreImpl::PutMergedFrames(std::span<const Merged> frames) {
   std::lock_guard write(write_mutex_);
-  uint32_t world = 0;
-  {
-    std::shared_lock lock(registry_mutex_);
-    const AttemptEntry* entry = registry_.FindAttempt(attempt.run, attempt.attempt);
-    if (entry == nullptr) return Status(Code::kNotFound, "attempt: not there, its run was deleted");
-    world = entry->world_size();
+  Batch batch;
+  std::vector<std::string> cleared;
+  bool changes = false;
+  for (const Merged& merged : frames) {
+    const SourceId id{merged.attempt.run, merged.attempt.attempt, kMerged, 0};
+    if (WorldOf(id) <= 1) continue;
+    changes = true;
+    batch.Put(FrameKey(id, merged.frame->step, 0), wire::Encode(*merged.frame));
+    const auto mark = marks_.find(UnmergedKey(id.run, id.attempt, merged.frame->step));
+    if (mark == marks_.end() || mark->second > merged.as_of) continue;
+    batch.Delete(mark->first);
+    cleared.push_back(mark->first);
   }
-  const SourceId id{attempt.run, attempt.attempt, kMerged, 0};
-  if (world > 1) {
-    Batch batch;
-    batch.Put(FrameKey(id, frame->step, 0), wire::Encode(*frame));
-    const auto mark = marks_.find(UnmergedKey(id.run, id.attempt, frame->step));
-    const bool clear = mark != marks_.end() && mark->second <= as_of;
-    if (clear) batch.Delete(mark->first);
-    FS_RETURN_IF_ERROR(db_->Write(batch, false));
-    if (clear) marks_.erase(mark);
+  if (changes) FS_RETURN_IF_ERROR(db_->Write(batch, false));
+  for (const std::string& mark : cleared) marks_.erase(mark);
+  for (const Merged& merged : frames) {
+    const SourceId id{merged.attempt.run, merged.attempt.attempt, kMerged, 0};
+    if (WorldOf(id) == 0) continue;
+    const Origin origin = OriginOf(id);
+    observers_.Each(
+        [&](Observer& observer) { observer.OnMergedFrame(origin, merged.frame, merged.amended); });
   }
-  const Origin origin = OriginOf(id);
-  observers_.Each([&](Observer& observer) { observer.OnMergedFrame(origin, frame, amended); });
   return OkStatus();
 }
 

@@ -22,8 +22,7 @@ class StoreImpl final : public Store {
 
   Result<SourceInfo> OpenSource(const wire::Hello& hello, int64_t now_unix_ns) override;
   Result<std::vector<AppendOutcome>> AppendRecords(std::span<const Append> records) override;
-  Status PutMerged(const SourceId& attempt, std::shared_ptr<const wire::Frame> frame, bool amended,
-                   uint64_t as_of) override;
+  Status PutMergedFrames(std::span<const Merged> frames) override;
   uint64_t Stamp() const override { return stamp_; }
   Status DeleteRun(const std::string& run) override;
 
@@ -70,6 +69,7 @@ class StoreImpl final : public Store {
   AppendOutcome Plan(const Append& record, Pending* pending);
   void PlanGood(const Append& record, SourceInfo* source, Pending* pending);
   void Publish(std::span<const Append> records, const std::vector<AppendOutcome>& outcomes);
+  uint32_t WorldOf(const SourceId& attempt) const;  // 0: not there
   Origin OriginOf(const SourceId& id) const;
   SourceInfo NewSource(const wire::Hello& hello, int64_t now_unix_ns, Registry* registry, Batch* batch);
   Status MarkOldSteps(const SourceId& source, Batch* batch);

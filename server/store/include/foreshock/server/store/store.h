@@ -99,12 +99,22 @@ class Store {
   // Appends records in order, all or none, by one synced write. One outcome a record. Observers run before
   // this returns.
   virtual Result<std::vector<AppendOutcome>> AppendRecords(std::span<const Append> records) = 0;
-  // Stores the merged frame of a step, replacing an earlier one; tells the observers. In a world of one rank
-  // only tells the observers. Clears the step's mark (UnmergedSteps) unless frames of the step were appended
-  // after `as_of`, a Stamp() taken before the merger read them. Not synced: a power cut may take it away, and
-  // the mark is back then. kNotFound when the run is gone.
-  virtual Status PutMerged(const SourceId& attempt, std::shared_ptr<const wire::Frame> frame, bool amended,
-                           uint64_t as_of) = 0;
+  // Stores the merged frames of steps, replacing earlier ones; tells the observers, in this order. In a world
+  // of one rank only tells the observers. Clears a step's mark (UnmergedSteps) unless frames of it were
+  // appended after `as_of`, a Stamp() taken before the merger read them. Not synced: a power cut may take
+  // them away, and their marks are back then. Frames of runs that are gone are left out.
+  struct Merged {
+    SourceId attempt;  // rank and incarnation are ignored
+    std::shared_ptr<const wire::Frame> frame;
+    bool amended = false;
+    uint64_t as_of = 0;
+  };
+  virtual Status PutMergedFrames(std::span<const Merged> frames) = 0;
+  Status PutMerged(const SourceId& attempt, std::shared_ptr<const wire::Frame> frame, bool amended,
+                   uint64_t as_of) {
+    const Merged one{attempt, std::move(frame), amended, as_of};
+    return PutMergedFrames({&one, 1});
+  }
   // Counts the writes of records.
   virtual uint64_t Stamp() const = 0;
   // Everything of a run: frames, events, its key-value entries. kNotFound when there is none.
