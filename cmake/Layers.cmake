@@ -41,7 +41,7 @@ set(FORESHOCK_LAYERS
   "server/notify -> server/alert server/alert_core server/store server/http proto/json"
   "server/control -> server/ingest server/alert server/store proto/rpc proto/wire proto/messages server/auth"
   "server/export -> server/store server/alert server/alert_core server/detect proto/wire"
-  "server/report -> server/store server/alert server/alert_core server/detect proto/wire proto/json"
+  "server/report -> server/store server/alert server/alert_core server/detect proto/wire proto/json proto/messages"
   "server/query -> proto/rpc proto/wire proto/messages proto/json server/store server/alert server/alert_core server/detect server/auth"
   "server/web -> server/detect server/query server/control server/http server/auth server/export server/report proto/json proto/messages"
   "server/app -> server/* proto/wire proto/rpc"

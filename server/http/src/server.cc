@@ -61,6 +61,7 @@ class HttplibServer final : public Server {
     request.method = in.method;
     request.target = in.target;
     request.body = in.body;
+    request.content_type = in.get_header_value("Content-Type");
     request.authorization = in.get_header_value("Authorization");
     request.remote_address = in.remote_addr;
     Response response = routes_.Dispatch(std::move(request));

@@ -7,6 +7,7 @@
 
 #include "foreshock/server/http/client.h"
 #include "foreshock/server/http/server.h"
+#include "foreshock/server/web/control_routes.h"
 #include "foreshock/server/web/routes.h"
 #include "foreshock/tests/history.h"
 
@@ -21,6 +22,19 @@ using tests::Step;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
+// Where actions would leave the server.
+class Outgoing final : public ingest::Outbox {
+ public:
+  void PutAction(const std::string&, const std::string&, const wire::Action& action) override {
+    last = action;
+  }
+  void WithdrawAction(const std::string&, const std::string&, const std::string&) override {}
+  void SetSampling(const std::string&, const std::string&, const wire::Sampling& s) override { sampling = s; }
+  size_t Connected(const std::string&, const std::string&) const override { return 0; }
+  wire::Action last;
+  wire::Sampling sampling;
+};
+
 class WebTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -34,6 +48,9 @@ class WebTest : public testing::Test {
     queries_ = std::make_unique<query::Queries>(options);
     http::Routes routes;
     AddQueryRoutes(queries_.get(), &routes);
+    controls_ = *control::Controls::Start(
+        {.store = &history_.store(), .outbox = &outgoing_, .clock = &history_.clock(), .seed = 1});
+    AddControlRoutes(controls_.get(), &routes);
     AddMetricsRoute([] { return std::string("up 1\n"); }, &routes);
     AddReportRoute(
         [](const std::vector<std::string>& runs) -> Result<std::string> {
@@ -46,6 +63,12 @@ class WebTest : public testing::Test {
 
   http::ClientResponse Get(const std::string& path) {
     const auto got = http::Get("http://127.0.0.1:" + std::to_string(server_->port()) + path);
+    EXPECT_TRUE(got.ok()) << got.status().ToString();
+    return got.ok() ? *got : http::ClientResponse();
+  }
+  http::ClientResponse Post(const std::string& path, const std::string& body,
+                            const std::string& type = "application/json") {
+    const auto got = http::Post("http://127.0.0.1:" + std::to_string(server_->port()) + path, body, type);
     EXPECT_TRUE(got.ok()) << got.status().ToString();
     return got.ok() ? *got : http::ClientResponse();
   }
@@ -66,6 +89,8 @@ class WebTest : public testing::Test {
   tests::History history_;
   std::unique_ptr<alert::AlertService> alerts_;
   std::unique_ptr<query::Queries> queries_;
+  Outgoing outgoing_;
+  std::unique_ptr<control::Controls> controls_;
   std::unique_ptr<http::Server> server_;
 };
 
@@ -163,6 +188,37 @@ TEST_F(WebTest, ErrorsNameWhatIsWrong) {
   Refused("/api/v1/runs/run/step/1", 404);
   Refused("/api/v1/runs/run/series?signal=loss&attempt=7", 404);
   Refused("/api/v2/runs", 404);
+}
+
+TEST_F(WebTest, ActionsArePostedAndListed) {
+  history_.Put(history_.Hello("run"), Loss(2, 1));
+  const std::string path = "/api/v1/runs/run/actions";
+  const auto posted =
+      Post(path, R"({"kind":"qk_clip","value":50,"layers":[0,1],"expiry_step":100,"issuer":"me"})");
+  ASSERT_EQ(posted.code, 201) << posted.body;
+  const json action = json::parse(posted.body)["action"];
+  EXPECT_EQ(action["id"], outgoing_.last.id);
+  EXPECT_EQ(outgoing_.last.value, 50);
+  const json list = Ok(path);
+  EXPECT_EQ(list["actions"][0]["state"], "proposed");
+  EXPECT_EQ(list["actions"][0]["action"]["issuer"], "me");
+  EXPECT_TRUE(list["actions"][0]["logit_before"].is_null());
+  EXPECT_EQ(Post("/api/v1/runs/run/sampling", R"({"sampling":{"row_stride":2}})").code, 200);
+  EXPECT_EQ(outgoing_.sampling.row_stride, 2u);
+}
+
+TEST_F(WebTest, BadPostsAreRefused) {
+  history_.Put(history_.Hello("run"), Loss(2, 1));
+  const std::string path = "/api/v1/runs/run/actions";
+  EXPECT_EQ(Post(path, "{\"kind\":\"stop\"}", "text/plain").code, 400) << "what a foreign page could send";
+  EXPECT_EQ(Post(path, "nonsense").code, 400);
+  EXPECT_EQ(Post(path, "").code, 400);
+  EXPECT_EQ(Post(path, R"({"kind":"stop","unknown":1})").code, 400);
+  EXPECT_EQ(Post(path, R"({"kind":"explode"})").code, 400);
+  EXPECT_EQ(Post(path, R"({"kind":"stop","run":"other"})").code, 400);
+  EXPECT_EQ(Post("/api/v1/runs/nobody/actions", R"({"kind":"stop"})").code, 404);
+  EXPECT_EQ(Post("/api/v1/runs/run/sampling", R"({"sampling":{}})").code, 400);
+  EXPECT_TRUE(outgoing_.last.id.empty());
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ struct Request {
   std::map<std::string, std::string> path_params;  // of the route's {name} parts, decoded
   std::multimap<std::string, std::string> query;   // decoded
   std::string body;
+  std::string content_type;   // the header
   std::string authorization;  // the header; empty: none
   std::string remote_address;
 

@@ -1,0 +1,23 @@
+// The gRPC service Control of control.proto.
+#pragma once
+
+#include <memory>
+
+#include "foreshock/server/control/controls.h"
+
+namespace grpc {
+class Service;
+}
+
+namespace foreshock::control {
+
+class ControlService {
+ public:
+  // `controls` must outlive the service.
+  static std::unique_ptr<ControlService> Create(Controls* controls);
+  virtual ~ControlService() = default;
+  // For rpc::Server::Start; lives as long as this.
+  virtual grpc::Service* service() = 0;
+};
+
+}  // namespace foreshock::control
