@@ -112,7 +112,10 @@ void Judge::OnGoodbye(const AttemptName& name) {
 void Judge::OnSource(const AttemptName& name) {
   const auto it = watches_.find(name);
   if (it != watches_.end() && !it->second) watches_.erase(it);
-  if (Watch* watch = Find(name)) watch->ended = false;
+  Watch* watch = Find(name);
+  if (watch == nullptr) return;
+  const auto info = store_->GetAttempt(name.first, name.second);
+  watch->ended = info.ok() && Ended(*info);
 }
 
 void Judge::OnRunDeleted(const std::string& run) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <mutex>
 
+#include "foreshock/server/detect/rule_info.h"
 #include "foreshock/tests/history.h"
 
 namespace foreshock::alert {
@@ -41,6 +42,11 @@ class AlertServiceTest : public testing::Test {
  protected:
   void Start(AlertOptions options = {}) {
     options.tick_interval = std::chrono::hours(1);  // the tests call Tick
+    // Two rules with plain conditions are enough here, whatever the others are tuned to.
+    for (const detect::RuleInfo& rule : detect::BuiltInRules()) {
+      const bool used = rule.name == "non_finite" || rule.name == "stalled";
+      if (!used) options.detector.disabled_rules.emplace_back(rule.name);
+    }
     auto service = AlertService::Start(options, &history_.store(), &history_.clock());
     ASSERT_TRUE(service.ok()) << service.status().ToString();
     service_ = *std::move(service);
@@ -205,6 +211,34 @@ TEST_F(AlertServiceTest, WhatAnEndResolvedFiresAgainWhenTheAttemptGoesOn) {
   service_->Flush();
   EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 1", "resolved non_finite 1", "firing non_finite 1",
                                  "resolved non_finite 5"}));
+}
+
+TEST_F(AlertServiceTest, ASilentRunIsStalledUntilItGoesOn) {
+  Start();
+  const auto source = history_.Hello("run");
+  for (int64_t step = 1; step <= 30; ++step) {
+    history_.Put(source, Loss(step, 4));
+    history_.clock().Advance(std::chrono::seconds(1));
+  }
+  service_->Tick();
+  EXPECT_TRUE(service_->Firing().empty());
+  history_.clock().Advance(std::chrono::seconds(400));
+  for (int i = 0; i < 5; ++i) service_->Tick();
+  ASSERT_EQ(service_->Firing().size(), 1u);
+  EXPECT_EQ(service_->Firing()[0].alert.rule, "stalled");
+  for (int64_t step = 31; step <= 60; ++step) history_.Put(source, Loss(step, 4));
+  service_->Flush();
+  EXPECT_TRUE(service_->Firing().empty());
+}
+
+TEST_F(AlertServiceTest, AnAnnouncedEndIsNotStalled) {
+  Start();
+  const auto source = history_.Hello("run");
+  history_.Put(source, Loss(1, 4));
+  history_.Goodbye(source, 1);
+  history_.clock().Advance(std::chrono::hours(2));
+  for (int i = 0; i < 5; ++i) service_->Tick();
+  EXPECT_TRUE(ear_.heard().empty());
 }
 
 TEST_F(AlertServiceTest, AQueueThatIsFullIsMadeUpForFromTheStore) {

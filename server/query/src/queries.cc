@@ -181,6 +181,11 @@ Result<v1::RunState> Queries::StateOf(const std::string& run) const {
   return ToProto(store::StateOf(info.newest(), options_.clock->WallNanos(), silent_ns));
 }
 
+int64_t Queries::LastStep(const std::string& run) const {
+  const auto info = options_.store->GetRun(run);
+  return info.ok() ? info->newest().last_step.value_or(-1) : -1;
+}
+
 v1::ServerStatus Queries::GetStatus() const {
   v1::ServerStatus status;
   status.set_version(FORESHOCK_VERSION);

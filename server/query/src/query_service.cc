@@ -11,7 +11,8 @@ namespace foreshock::query {
 namespace {
 
 constexpr size_t kReportChunkBytes = 256 << 10;
-constexpr std::chrono::milliseconds kWatchPoll{200};
+constexpr std::chrono::milliseconds kWatchPoll{100};
+constexpr int kPollsAfterEnd = 20;
 
 // One answer of a unary call.
 template <typename Message>
@@ -96,24 +97,30 @@ class QueryServiceImpl final : public QueryService, public v1::Query::Service {
   grpc::Status Feed(const std::string& run, WatchFeed* feed, grpc::ServerContext* context,
                     grpc::ServerWriter<v1::WatchUpdate>* writer) {
     v1::RunState last = v1::RUN_STATE_UNSPECIFIED;
+    int polls_after_end = 0;
     while (!context->IsCancelled() && !stopping_) {
       const auto state = queries_.StateOf(run);
       if (!state.ok()) return rpc::ToGrpc(state.status());
-      // What was said before the end is judged and sent before it.
-      if (Over(*state)) queries_.options().alerts->Flush();
-      while (auto update = feed->Next(Over(*state) ? std::chrono::milliseconds(0) : kWatchPoll)) {
+      const bool over = Over(*state);
+      // The goodbye may be here before the last steps are merged over the ranks; what was said before it
+      // comes first.
+      const bool complete =
+          over && (last == v1::RUN_STATE_UNSPECIFIED || feed->last_step() >= queries_.LastStep(run) ||
+                   ++polls_after_end > kPollsAfterEnd);
+      if (complete) queries_.options().alerts->Flush();
+      while (auto update = feed->Next(kWatchPoll)) {
         if (!writer->Write(*update)) return grpc::Status::OK;
       }
       if (feed->overflow()) {
         return {grpc::StatusCode::RESOURCE_EXHAUSTED,
                 "the reader is too slow, alerts or events were left out"};
       }
-      if (*state != last) {
+      if (*state != last && over == complete) {
         v1::WatchUpdate update;
         update.set_state(last = *state);
         if (!writer->Write(update)) return grpc::Status::OK;
       }
-      if (Over(*state)) return grpc::Status::OK;
+      if (complete) return grpc::Status::OK;
     }
     if (stopping_) return {grpc::StatusCode::UNAVAILABLE, "the server stops"};
     return grpc::Status::CANCELLED;

@@ -28,6 +28,7 @@ void WatchFeed::OnMergedFrame(const store::Origin& origin, const std::shared_ptr
     if (asked) ToProto(series, out.add_series());
   }
   (void)queue_.TryPush(std::move(update));
+  last_step_ = frame->step;
 }
 
 void WatchFeed::OnEvent(const store::Origin& origin, const std::shared_ptr<const wire::Event>& event) {

@@ -22,6 +22,8 @@ class WatchFeed final : public store::Observer, public alert::AlertListener {
   // nullopt when nothing came within the time.
   std::optional<v1::WatchUpdate> Next(std::chrono::milliseconds timeout) { return queue_.WaitPop(timeout); }
   bool overflow() const { return overflow_; }
+  // Of the newest frame that came since the start, -1 before it.
+  int64_t last_step() const { return last_step_; }
 
  private:
   void OnMergedFrame(const store::Origin& origin, const std::shared_ptr<const wire::Frame>& frame,
@@ -35,6 +37,7 @@ class WatchFeed final : public store::Observer, public alert::AlertListener {
   const std::vector<uint16_t> signals_;
   BlockingQueue<v1::WatchUpdate> queue_{kCapacity};
   std::atomic<bool> overflow_{false};
+  std::atomic<int64_t> last_step_{-1};
   std::unique_ptr<store::Subscription> frames_, alerts_;
 };
 

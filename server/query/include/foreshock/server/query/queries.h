@@ -43,6 +43,8 @@ class Queries {
 
   // What the newest attempt of the run is doing.
   Result<v1::RunState> StateOf(const std::string& run) const;
+  // The last step that any of its ranks has sent; -1 for none.
+  int64_t LastStep(const std::string& run) const;
   const QueryOptions& options() const { return options_; }
 
  private:

@@ -1,0 +1,45 @@
+#include "ledger.h"
+
+#include "foreshock/base/logging.h"
+
+namespace foreshock::notify {
+namespace {
+
+constexpr char kKind[] = "notify";
+
+}  // namespace
+
+Status Ledger::Load() {
+  const std::string prefix = target_ + "\n";
+  FS_ASSIGN_OR_RETURN(const auto entries, store_->ScanMetaOfAllRuns(kKind));
+  for (const store::MetaEntry& entry : entries) {
+    if (!entry.key.starts_with(prefix)) continue;
+    told_[entry.key.substr(prefix.size())] =
+        entry.value == "resolved" ? alert::AlertState::kResolved : alert::AlertState::kFiring;
+  }
+  return OkStatus();
+}
+
+std::optional<alert::AlertState> Ledger::Told(const std::string& alert_id) const {
+  const auto it = told_.find(alert_id);
+  if (it == told_.end()) return std::nullopt;
+  return it->second;
+}
+
+void Ledger::Tell(const std::vector<alert::AlertRecord>& records) {
+  std::map<std::string, store::MetaEntry> last;  // a group may hold both states of one alert, in order
+  for (const alert::AlertRecord& record : records) {
+    told_[record.alert.id] = record.alert.state;
+    last[record.alert.id] = {kKind, record.alert.run, target_ + "\n" + record.alert.id,
+                             std::string(alert::AlertStateName(record.alert.state))};
+  }
+  std::vector<store::MetaEntry> entries;
+  for (const auto& [id, entry] : last) entries.push_back(entry);
+  const Status status = store_->PutMeta(entries);
+  if (!status.ok()) {
+    LogWarning("server/notify", "what was delivered cannot be written; a restart may repeat it",
+               {{"target", target_}, {"error", status}});
+  }
+}
+
+}  // namespace foreshock::notify

@@ -1,0 +1,111 @@
+// A real Alertmanager between the notifier and a webhook: one firing, one resolved.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <fstream>
+#include <limits>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "foreshock/server/http/server.h"
+#include "foreshock/server/notify/notifier.h"
+#include "foreshock/tests/history.h"
+#include "foreshock/tests/program.h"
+
+namespace foreshock::notify {
+namespace {
+
+// What Alertmanager's webhook notifier sends: "firing non_finite run".
+class Hook {
+ public:
+  Hook() {
+    http::Routes routes;
+    routes.Post("/hook", [this](const http::Request& request) {
+      const auto message = nlohmann::json::parse(request.body);
+      std::lock_guard lock(mutex_);
+      for (const auto& alert : message["alerts"]) {
+        got_.push_back(alert["status"].get<std::string>() + " " +
+                       alert["labels"]["alertname"].get<std::string>() + " " +
+                       alert["labels"].value("run", ""));
+      }
+      changed_.notify_all();
+      return http::Response{200, "text/plain", ""};
+    });
+    server_ = *http::Server::Start({}, std::move(routes));
+  }
+  int port() const { return server_->port(); }
+  // Everything so far, once `text` is among it (or two minutes have passed).
+  std::vector<std::string> WaitFor(const std::string& text) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::minutes(2),
+                      [&] { return std::find(got_.begin(), got_.end(), text) != got_.end(); });
+    return got_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> got_;
+  std::unique_ptr<http::Server> server_;
+};
+
+TEST(Alertmanager, PassesOnOneFiringAndOneResolvedAcrossARestart) {
+  tests::History history;
+  Hook hook;
+  const std::string config = history.folder() + "/alertmanager.yml";
+  std::ofstream(config)
+      << "route:\n  receiver: hook\n  group_by: ['...']\n  group_wait: 0s\n  group_interval: 1s\n"
+         "  repeat_interval: 24h\nreceivers:\n- name: hook\n  webhook_configs:\n"
+         "  - url: http://127.0.0.1:"
+      << hook.port() << "/hook\n    send_resolved: true\n";
+  tests::Program alertmanager({"/usr/bin/prometheus-alertmanager", "--config.file=" + config,
+                               "--storage.path=" + history.folder() + "/alertmanager",
+                               "--cluster.listen-address=", "--web.listen-address=127.0.0.1:0"});
+  const int port = tests::PortOf(alertmanager.WaitForLine("Listening on"));
+
+  std::unique_ptr<alert::AlertService> alerts;
+  std::unique_ptr<Notifier> notifier;
+  const auto start = [&] {
+    alerts = *alert::AlertService::Start({}, &history.store(), &SystemClock::Instance());
+    NotifyOptions options;
+    Target target;
+    target.kind = TargetKind::kAlertmanager;
+    target.url = "http://127.0.0.1:" + std::to_string(port);
+    target.heartbeat = true;
+    options.targets = {target};
+    options.store = &history.store();
+    options.alerts = alerts.get();
+    options.clock = &SystemClock::Instance();
+    options.resend_interval = std::chrono::seconds(1);
+    auto started = Notifier::Start(options);
+    ASSERT_TRUE(started.ok()) << started.status().ToString();
+    notifier = *std::move(started);
+  };
+  start();
+  auto source = history.Hello("run");
+  history.Put(source, tests::Loss(1, std::numeric_limits<float>::quiet_NaN()));
+  hook.WaitFor("firing non_finite run");
+  // Several resends, and a restart of the server in between.
+  const uint64_t sent = notifier->counters().sent;
+  while (notifier->counters().sent < sent + 6) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  notifier.reset();
+  alerts.reset();
+  history.Reopen();
+  start();
+  source = history.Hello("run");
+  for (int64_t step = 2; step < 5; ++step) history.Put(source, tests::Loss(step, 4));
+  hook.WaitFor("resolved non_finite run");
+  // The end is told once; a second alert shows that everything before it has arrived.
+  history.Put(history.Hello("last"), tests::Loss(1, std::numeric_limits<float>::quiet_NaN()));
+  std::vector<std::string> got = hook.WaitFor("firing non_finite last");
+  std::erase_if(got, [](const std::string& line) { return line.find("Heartbeat") != std::string::npos; });
+  EXPECT_EQ(got, (std::vector<std::string>{"firing non_finite run", "resolved non_finite run",
+                                           "firing non_finite last"}))
+      << alertmanager.output();
+  EXPECT_EQ(hook.WaitFor("firing ForeshockHeartbeat ").size(), got.size() + 1) << "the heartbeat, once";
+}
+
+}  // namespace
+}  // namespace foreshock::notify
