@@ -61,6 +61,11 @@ function(foreshock_test name)
     string(REPLACE "/" "_" dep_suffix "${dep}")
     target_link_libraries(${name} PRIVATE fs_${dep_suffix})
   endforeach()
+  if(FORESHOCK_TEST_PCH)
+    # A target whose macros differ from the shared header's cannot use it and reads GoogleTest as always.
+    target_precompile_headers(${name} REUSE_FROM foreshock_test_pch)
+    set_target_properties(${name} PROPERTIES PCH_WARN_INVALID OFF)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "unit;${T_LABELS}"
     ENVIRONMENT "FORESHOCK_SOURCE_DIR=${PROJECT_SOURCE_DIR};FORESHOCK_BUILD_DIR=${PROJECT_BINARY_DIR}")

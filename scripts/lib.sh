@@ -116,7 +116,7 @@ fs_configure() {
   if [ -f "$folder/CMakeCache.txt" ] && ! grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$FS_ROOT" "$folder/CMakeCache.txt"; then
     rm -rf "$folder/CMakeCache.txt" "$folder/CMakeFiles"
   fi
-  (cd "$FS_ROOT" && cmake --preset "$preset" "$@")
+  (cd "$FS_ROOT" && cmake --preset "$preset" -B "$folder" "$@")
 }
 
 # fs_build FOLDER [TARGET...]
