@@ -2,7 +2,7 @@
 
 #include <array>
 #include <charconv>
-#include <cmath>
+#include <cstdio>
 #include <string_view>
 
 namespace foreshock::trainer {
@@ -17,6 +17,14 @@ struct Option {
   Setter set;
 };
 
+std::string text_of(std::int64_t limit) { return std::to_string(limit); }
+std::string text_of(std::uint64_t limit) { return std::to_string(limit); }
+std::string text_of(double limit) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%g", limit);
+  return text.data();
+}
+
 template <typename T>
 bool number(std::string_view text, T least, T most, T* out, std::string* error) {
   T value{};
@@ -25,7 +33,7 @@ bool number(std::string_view text, T least, T most, T* out, std::string* error) 
     *out = value;
     return true;
   }
-  *error = "expected a number in " + std::to_string(least) + ".." + std::to_string(most);
+  *error = "expected a number in " + text_of(least) + ".." + text_of(most);
   return false;
 }
 

@@ -39,7 +39,7 @@ TEST(Options, NamesOptionValueAndLimit) {
       {{"--steps", "0"}, "--steps 0: expected a number in 1..1000000000"},
       {{"--steps", "12x"}, "--steps 12x"},
       {{"--lr", "nan"}, "--lr nan"},
-      {{"--lr", "-1"}, "--lr -1"},
+      {{"--lr", "-1"}, "--lr -1: expected a number in 1e-09..1000"},
       {{"--quiet=yes"}, "--quiet takes no value"},
       {{"--fault", "delta:zero"}, "delta takes a fraction"},
       {{"--fault-head", "2.0"}, "the model has 2 layers of 4 heads"},

@@ -2,8 +2,8 @@
 
 namespace foreshock::trainer {
 
-// The sizes of one GPT. Plain data. Every product d_model() and mlp_width() and head_dim must be a multiple
-// of 16, because the kernels work on whole vectors; Model's constructor checks nothing, Options does.
+// The sizes of one GPT. Plain data; nothing checks it. head_dim, context and vocabulary must be multiples of
+// 16, because the kernels work on whole vectors, and a checkpoint holds at most 64 layers.
 struct ModelShape {
   int layers = 2;
   int heads = 4;
