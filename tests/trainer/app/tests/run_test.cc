@@ -82,31 +82,30 @@ class RunTest : public testing::Test {
 };
 
 TEST_F(RunTest, AFaultOfDeltaIsMeasuredWhereItIsAndAsLargeAsItIs) {
-  ASSERT_EQ(
-      train(
-          "--steps 120 --fault delta:0.02 --fault-step 60 --fault-head 1.2 --row-every 1 --foreshock 'file:" +
-          path("r.jsonl") + "'"),
-      0)
+  ASSERT_EQ(train("--steps 80 --sample-every 5 --fault delta:0.1 --fault-step 40 --fault-head 1.2 "
+                  "--row-every 1 --foreshock 'file:" +
+                  path("r.jsonl") + "'"),
+            0)
       << read("err");
-  const auto after = samples(lines("r.jsonl"), "delta_error", 60);
+  const auto after = samples(lines("r.jsonl"), "delta_error", 40);
   ASSERT_GE(after.size(), 5U);
   for (std::size_t layer = 0; layer < 2; ++layer) {
     for (std::size_t head = 0; head < 4; ++head) {
-      const double expected = layer == 1 && head == 2 ? 0.02 : 0;
-      EXPECT_TRUE(std::abs(mean(after, layer, head) - expected) <= 0.004)
+      const double expected = layer == 1 && head == 2 ? 0.1 : 0;
+      EXPECT_TRUE(std::abs(mean(after, layer, head) - expected) <= 0.02)
           << layer << "." << head << ": " << mean(after, layer, head);
     }
   }
 }
 
 TEST_F(RunTest, AFaultOfTheOutputIsMeasuredInUlp) {
-  ASSERT_EQ(
-      train("--steps 120 --fault output:8 --fault-step 60 --fault-head 0.3 --row-every 1 --foreshock 'file:" +
-            path("r.jsonl") + "'"),
-      0)
+  ASSERT_EQ(train("--steps 40 --sample-every 5 --fault output:8 --fault-step 10 --fault-head 0.3 --row-every "
+                  "1 --foreshock 'file:" +
+                  path("r.jsonl") + "'"),
+            0)
       << read("err");
   const auto recording = lines("r.jsonl");
-  const auto after = samples(recording, "output_rounding_bias", 60);
+  const auto after = samples(recording, "output_rounding_bias", 10);
   ASSERT_GE(after.size(), 5U);
   for (std::size_t layer = 0; layer < 2; ++layer) {
     for (std::size_t head = 0; head < 4; ++head) {
@@ -118,7 +117,7 @@ TEST_F(RunTest, AFaultOfTheOutputIsMeasuredInUlp) {
 }
 
 TEST_F(RunTest, BeingWatchedChangesNoBitOfTraining) {
-  const std::string common = "--steps 60 --jsonl --checkpoint-every 60 --checkpoint-dir ";
+  const std::string common = "--steps 30 --jsonl --checkpoint-every 30 --checkpoint-dir ";
   ASSERT_EQ(train(common + path("plain")), 0) << read("err");
   ASSERT_EQ(train(common + path("watched") + " --foreshock 'file:" + path("r.jsonl") + "'"), 0)
       << read("err");
@@ -126,14 +125,14 @@ TEST_F(RunTest, BeingWatchedChangesNoBitOfTraining) {
     std::ifstream in(path(name), std::ios::binary);
     return std::string{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   };
-  EXPECT_FALSE(bytes("plain/step-60.ckpt").empty());
-  EXPECT_TRUE(bytes("plain/step-60.ckpt") == bytes("watched/step-60.ckpt"));
+  EXPECT_FALSE(bytes("plain/step-30.ckpt").empty());
+  EXPECT_TRUE(bytes("plain/step-30.ckpt") == bytes("watched/step-30.ckpt"));
 }
 
 TEST_F(RunTest, TrainsOnWhateverTheAddressIsWorth) {
   for (const std::string& address : {"unix:" + path("nobody.sock"), "file:" + path("no/such/folder/r.jsonl"),
                                      std::string("nonsense"), std::string("grpc://127.0.0.1:1")}) {
-    EXPECT_EQ(train("--steps 30 --jsonl --foreshock '" + address + "'"), 0) << address << read("err");
+    EXPECT_EQ(train("--steps 10 --jsonl --foreshock '" + address + "'"), 0) << address << read("err");
     const auto said = lines("out");
     ASSERT_FALSE(said.empty());
     EXPECT_EQ(said.back()["event"], "end") << address;
