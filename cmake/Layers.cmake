@@ -44,7 +44,7 @@ set(FORESHOCK_LAYERS
   "server/report -> server/store server/alert server/alert_core server/detect proto/wire proto/json proto/messages"
   "server/query -> proto/rpc proto/wire proto/messages proto/json server/store server/alert server/alert_core server/detect server/auth"
   "server/web -> server/detect server/query server/control server/http server/auth server/export server/report proto/json proto/messages"
-  "server/app -> server/* proto/wire proto/rpc"
+  "server/app -> server/* proto/wire proto/rpc proto/messages"
 
   # cli
   "cli/* -> cli/* proto/rpc proto/json proto/messages proto/wire proto/jsonl server/detect server/alert_core sdk/kernels"

@@ -3,16 +3,9 @@
 #include <cmath>
 #include <mutex>
 
+#include "answers.h"
 #include "counters.h"
-#include "foreshock/rpc/server.h"
-#include "foreshock/server/alert/alert_service.h"
-#include "foreshock/server/auth/listen.h"
-#include "foreshock/server/http/server.h"
-#include "foreshock/server/ingest/ingest.h"
-#include "foreshock/server/merge/merger.h"
-#include "foreshock/server/query/query_service.h"
-#include "foreshock/server/web/routes.h"
-#include "health_route.h"
+#include "history.h"
 
 namespace foreshock::app {
 namespace {
@@ -37,97 +30,51 @@ class AppImpl final : public App {
     FS_RETURN_IF_ERROR(auth::CheckListen("http_address", http_, {}));
     FS_RETURN_IF_ERROR(CheckSeconds("merge_wait_seconds", options_.merge_wait_seconds));
     FS_RETURN_IF_ERROR(CheckSeconds("silent_after_seconds", options_.silent_after_seconds));
+    if (!(options_.resend_seconds >= 1 && options_.resend_seconds <= 3600)) {
+      return Status(Code::kInvalidArgument,
+                    "resend_seconds: " + std::to_string(options_.resend_seconds) + ", must be 1 to 3600");
+    }
     if (options_.data_folder.empty()) return Status(Code::kInvalidArgument, "data_folder: empty");
     return OkStatus();
   }
 
   Status Start() override {
-    if (grpc_server_ != nullptr) return Status(Code::kFailedPrecondition, "the server is running already");
+    if (answers_ != nullptr) return Status(Code::kFailedPrecondition, "the server is running already");
     const Status status = StartParts();
     if (!status.ok()) Stop();
     return status;
   }
 
-  // In the reverse order of StartParts: first nobody comes in any more, the store goes last.
+  // First nobody comes in any more; the store goes last.
   void Stop() override {
-    if (http_server_ != nullptr) http_server_->Stop();
-    if (query_service_ != nullptr) query_service_->Shutdown();
-    if (ingest_ != nullptr) ingest_->CloseStreams();
-    if (grpc_server_ != nullptr) grpc_server_->Stop(kStopGraceMs);
-    http_server_.reset();
-    grpc_server_.reset();
-    query_service_.reset();
-    queries_.reset();
-    ingest_.reset();
-    merger_.reset();
-    alerts_.reset();
-    store_.reset();
+    if (history_ != nullptr) history_->ingest->CloseStreams();
+    if (answers_ != nullptr) answers_->Stop(kStopGraceMs);
+    answers_.reset();
+    history_.reset();
   }
 
-  int grpc_port() const override { return grpc_server_ != nullptr ? grpc_server_->port() : 0; }
-  int http_port() const override { return http_server_ != nullptr ? http_server_->port() : 0; }
+  int grpc_port() const override { return answers_ != nullptr ? answers_->grpc->port() : 0; }
+  int http_port() const override { return answers_ != nullptr ? answers_->http->port() : 0; }
 
   Status health() const override {
-    if (store_ == nullptr || ingest_ == nullptr) return Status(Code::kFailedPrecondition, "not running");
-    FS_RETURN_IF_ERROR(store_->health());
-    return ingest_->health();
+    if (answers_ == nullptr) return Status(Code::kFailedPrecondition, "not running");
+    return history_->health();
   }
 
  private:
   Status StartParts() {
-    FS_RETURN_IF_ERROR(StartHistory());
-    FS_RETURN_IF_ERROR(StartAnswers());
+    FS_ASSIGN_OR_RETURN(history_, StartHistory(options_, clock_));
+    FS_ASSIGN_OR_RETURN(answers_, StartAnswers(options_, http_, clock_, *history_));
     LogInfo("server/app", "listening",
-            {{"grpc", grpc_server_->port()}, {"http", http_server_->port()}, {"data", options_.data_folder}});
-    return OkStatus();
-  }
-
-  // What takes records in and judges them. Alerts listen before the merger speaks.
-  Status StartHistory() {
-    FS_ASSIGN_OR_RETURN(store_, store::Store::Open({.folder = options_.data_folder,
-                                                    .write_buffer_bytes = options_.write_buffer_bytes}));
-    FS_ASSIGN_OR_RETURN(alerts_, alert::AlertService::Start({}, store_.get(), &clock_));
-    merge::MergerOptions merge;
-    merge.wait = std::chrono::nanoseconds(static_cast<int64_t>(options_.merge_wait_seconds * 1e9));
-    FS_ASSIGN_OR_RETURN(merger_, merge::Merger::Start(*store_, clock_, merge));
-    ingest_ = ingest::Ingest::Start(*store_, clock_, {});
-    return OkStatus();
-  }
-
-  // What talks to the outside.
-  Status StartAnswers() {
-    query::QueryOptions query;
-    query.store = store_.get();
-    query.alerts = alerts_.get();
-    query.clock = &clock_;
-    query.silent_after_seconds = options_.silent_after_seconds;
-    query.data_folder = options_.data_folder;
-    query.counters = [this] { return CountersOf(*ingest_, *merger_); };
-    queries_ = std::make_unique<query::Queries>(std::move(query));
-    query_service_ = query::QueryService::Create(queries_.get(), {});
-    http::Routes routes;
-    AddHealthRoute([this] { return health(); }, &routes);
-    web::AddQueryRoutes(queries_.get(), &routes);
-    FS_ASSIGN_OR_RETURN(http_server_,
-                        http::Server::Start({.host = http_.host, .port = http_.port}, std::move(routes)));
-    rpc::ServerOptions rpc;
-    rpc.address = options_.grpc_address;
-    FS_ASSIGN_OR_RETURN(grpc_server_,
-                        rpc::Server::Start(rpc, &ingest_->handlers(), {query_service_->service()}));
+            {{"grpc", grpc_port()}, {"http", http_port()}, {"data", options_.data_folder}});
     return OkStatus();
   }
 
   const AppOptions options_;
   const Clock& clock_;
   auth::HostPort grpc_, http_;
-  std::unique_ptr<store::Store> store_;
-  std::unique_ptr<alert::AlertService> alerts_;
-  std::unique_ptr<merge::Merger> merger_;
-  std::unique_ptr<ingest::Ingest> ingest_;
-  std::unique_ptr<query::Queries> queries_;
-  std::unique_ptr<query::QueryService> query_service_;
-  std::unique_ptr<http::Server> http_server_;
-  std::unique_ptr<rpc::Server> grpc_server_;
+  std::unique_ptr<History> history_;
+  std::unique_ptr<Answers> answers_;
 };
 
 }  // namespace

@@ -39,6 +39,7 @@ void Declare(CLI::App& cli, Arguments* a) {
   cli.add_option("--alertmanager", o.alertmanager_url,
                  "URL of a Prometheus Alertmanager that gets the alerts");
   cli.add_option("--webhook", o.webhook_url, "URL that gets the alerts as JSON");
+  cli.add_option("--slack", o.slack_url, "Slack-compatible webhook that gets the alerts as text");
   cli.add_option("--external-url", o.external_url, "how people reach --http, for links in alerts");
   cli.add_option("--log-level", a->log_level, "debug, info (default), warning, error or off");
   cli.add_option("--ready-file", a->ready_file,

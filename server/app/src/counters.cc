@@ -1,28 +1,60 @@
 #include "counters.h"
 
 namespace foreshock::app {
+namespace {
 
-std::map<std::string, uint64_t> CountersOf(const ingest::Ingest& ingest, const merge::Merger& merger) {
-  const ingest::Ingest::Stats in = ingest.stats();
-  const merge::Merger::Stats merged = merger.stats();
-  return {
-      {"ingest_streams", in.streams},
-      {"ingest_records", in.records},
-      {"ingest_bytes", in.bytes},
-      {"ingest_values", in.values},
-      {"ingest_duplicates", in.duplicates},
-      {"ingest_quarantined", in.quarantined},
-      {"ingest_unreadable", in.unreadable},
-      {"ingest_refused_hellos", in.refused_hellos},
-      {"ingest_commits", in.commits},
-      {"ingest_failed_commits", in.failed_commits},
-      {"ingest_overloads", in.overloads},
-      {"ingest_queued_bytes", in.queued_bytes},
-      {"merge_steps", merged.merged},
-      {"merge_amended", merged.amended},
-      {"merge_incomplete", merged.incomplete},
-      {"merge_pending", merged.pending},
+struct Counter {
+  const char* name;
+  const char* help;
+  uint64_t value;
+  bool goes_down = false;
+};
+
+std::vector<Counter> All(const History& history) {
+  const ingest::Ingest::Stats in = history.ingest->stats();
+  const merge::Merger::Stats merged = history.merger->stats();
+  std::vector<Counter> counters = {
+      {"ingest_streams", "streams that are open", in.streams, true},
+      {"ingest_records", "records made durable", in.records},
+      {"ingest_bytes", "bytes of these records", in.bytes},
+      {"ingest_values", "measurements in these records", in.values},
+      {"ingest_duplicates", "records that came again and were left out", in.duplicates},
+      {"ingest_quarantined", "records kept apart because something is wrong with them", in.quarantined},
+      {"ingest_unreadable", "records that could not be decoded", in.unreadable},
+      {"ingest_refused_hellos", "streams refused at their Hello", in.refused_hellos},
+      {"ingest_commits", "synced writes of records", in.commits},
+      {"ingest_failed_commits", "synced writes that failed and were tried again", in.failed_commits},
+      {"ingest_overloads", "streams closed because the disk was full or too slow", in.overloads},
+      {"ingest_queued_bytes", "bytes that wait for the disk", in.queued_bytes, true},
+      {"merge_steps", "steps merged over their ranks", merged.merged},
+      {"merge_amended", "steps merged again for a late rank", merged.amended},
+      {"merge_incomplete", "steps merged without all ranks", merged.incomplete},
+      {"merge_pending", "steps that wait for their ranks", merged.pending, true},
   };
+  if (history.notifier != nullptr) {
+    const notify::Notifier::Counters notified = history.notifier->counters();
+    counters.push_back({"notify_sent", "messages about alerts that were delivered", notified.sent});
+    counters.push_back({"notify_failed", "attempts to deliver that failed", notified.failed});
+    counters.push_back({"notify_given_up", "alerts that a target was not told of", notified.given_up});
+    counters.push_back({"notify_pending", "alerts that wait to be delivered", notified.pending, true});
+  }
+  return counters;
+}
+
+}  // namespace
+
+std::map<std::string, uint64_t> CountersOf(const History& history) {
+  std::map<std::string, uint64_t> counters;
+  for (const Counter& counter : All(history)) counters[counter.name] = counter.value;
+  return counters;
+}
+
+std::vector<exporter::ServerMetric> MetricsOf(const History& history) {
+  std::vector<exporter::ServerMetric> metrics;
+  for (const Counter& counter : All(history)) {
+    metrics.push_back({counter.name, counter.help, static_cast<double>(counter.value), !counter.goes_down});
+  }
+  return metrics;
 }
 
 }  // namespace foreshock::app

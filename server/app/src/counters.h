@@ -4,12 +4,16 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
-#include "foreshock/server/ingest/ingest.h"
-#include "foreshock/server/merge/merger.h"
+#include "foreshock/server/export/exporter.h"
+#include "history.h"
 
 namespace foreshock::app {
 
-std::map<std::string, uint64_t> CountersOf(const ingest::Ingest& ingest, const merge::Merger& merger);
+std::map<std::string, uint64_t> CountersOf(const History& history);
+
+// The same for /metrics, with help; what goes up and down is a gauge there.
+std::vector<exporter::ServerMetric> MetricsOf(const History& history);
 
 }  // namespace foreshock::app

@@ -34,6 +34,9 @@ TEST(App, StartsAnswersAndStopsMoreThanOnce) {
     const std::string base = "http://127.0.0.1:" + std::to_string((*app)->http_port());
     EXPECT_EQ(http::Get(base + "/healthz")->body, "{\"status\":\"ok\"}\n");
     EXPECT_EQ(http::Get(base + "/api/v1/runs")->code, 200);
+    EXPECT_NE(http::Get(base + "/metrics")->body.find("foreshock_ingest_records_total 0"), std::string::npos);
+    EXPECT_EQ(http::Get(base + "/report?run=none")->code, 404);
+    EXPECT_EQ(http::Get(base + "/api/v1/runs/none/actions")->code, 404);
     (*app)->Stop();
     EXPECT_EQ((*app)->http_port(), 0);
     EXPECT_FALSE(http::Get(base + "/healthz").ok());

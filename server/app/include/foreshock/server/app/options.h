@@ -15,7 +15,10 @@ struct AppOptions {
   std::string grpc_address = "127.0.0.1:7071";  // ingest, query, control; port 0: any free one
   std::string http_address = "127.0.0.1:7070";  // JSON, metrics, reports; port 0: any free one
   std::string alertmanager_url;                 // e.g. http://127.0.0.1:9093; empty: none
-  std::string webhook_url;                      // empty: none
+  std::string webhook_url;                      // gets alerts as JSON; empty: none
+  std::string slack_url;                        // an incoming webhook of Slack or compatible; empty: none
+  bool heartbeat = false;                       // Alertmanager also gets an alert that always fires
+  double resend_seconds = 60;                   // how often Alertmanager is told again what fires; 1 to 3600
   std::string external_url;                     // how people reach http_address, for links in alerts
   LogLevel log_level = LogLevel::kInfo;
   double merge_wait_seconds = 30;          // how long a step waits for its last ranks

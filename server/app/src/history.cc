@@ -1,0 +1,67 @@
+#include "history.h"
+
+namespace foreshock::app {
+namespace {
+
+std::chrono::nanoseconds Nanoseconds(double seconds) {
+  return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+}
+
+Result<std::unique_ptr<notify::Notifier>> StartNotifier(const AppOptions& options, const Clock& clock,
+                                                        History& history) {
+  notify::NotifyOptions notify;
+  notify.targets = TargetsOf(options);
+  if (notify.targets.empty()) return std::unique_ptr<notify::Notifier>();
+  notify.store = history.store.get();
+  notify.alerts = history.alerts.get();
+  notify.clock = &clock;
+  notify.external_url = options.external_url;
+  notify.resend_interval = std::chrono::milliseconds(static_cast<int64_t>(options.resend_seconds * 1e3));
+  return notify::Notifier::Start(notify);
+}
+
+}  // namespace
+
+std::vector<notify::Target> TargetsOf(const AppOptions& options) {
+  std::vector<notify::Target> targets;
+  const auto add = [&](notify::TargetKind kind, const std::string& url) {
+    if (url.empty()) return;
+    notify::Target target;
+    target.kind = kind;
+    target.url = url;
+    target.heartbeat = kind == notify::TargetKind::kAlertmanager && options.heartbeat;
+    targets.push_back(std::move(target));
+  };
+  add(notify::TargetKind::kAlertmanager, options.alertmanager_url);
+  add(notify::TargetKind::kWebhook, options.webhook_url);
+  add(notify::TargetKind::kSlack, options.slack_url);
+  return targets;
+}
+
+Status History::health() const {
+  FS_RETURN_IF_ERROR(store->health());
+  return ingest->health();
+}
+
+Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const Clock& clock) {
+  auto history = std::make_unique<History>();
+  store::StoreOptions store;
+  store.folder = options.data_folder;
+  store.write_buffer_bytes = options.write_buffer_bytes;
+  FS_ASSIGN_OR_RETURN(history->store, store::Store::Open(store));
+  // Alerts listen before the merger speaks.
+  FS_ASSIGN_OR_RETURN(history->alerts, alert::AlertService::Start({}, history->store.get(), &clock));
+  FS_ASSIGN_OR_RETURN(history->notifier, StartNotifier(options, clock, *history));
+  merge::MergerOptions merge;
+  merge.wait = Nanoseconds(options.merge_wait_seconds);
+  FS_ASSIGN_OR_RETURN(history->merger, merge::Merger::Start(*history->store, clock, merge));
+  history->ingest = ingest::Ingest::Start(*history->store, clock, {});
+  control::ControlOptions control;
+  control.store = history->store.get();
+  control.outbox = &history->ingest->outbox();
+  control.clock = &clock;
+  FS_ASSIGN_OR_RETURN(history->controls, control::Controls::Start(control));
+  return history;
+}
+
+}  // namespace foreshock::app
