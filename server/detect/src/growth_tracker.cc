@@ -89,6 +89,13 @@ void GrowthTracker::Update(int64_t step, std::span<const double> logs) {
   median_log_ = median_of([&](size_t head) { return logs[head]; });
   const double median_growth = relative ? median_of(growth) : 0;
   ready_ = true;
+  const double youth =
+      std::min(1.0, static_cast<double>(step) / (kGrownUpWindows * static_cast<double>(window)));
+  // The more heads, the further the largest of them stands out by chance: as the largest of n normal values
+  // does.
+  const double z_scale =
+      kScales.z *
+      std::sqrt(std::log(std::max<double>(static_cast<double>(between.count), 4)) / std::log(16.0));
   for (size_t head = 0; head < logs.size(); ++head) {
     if (!std::isfinite(slopes_[head])) continue;
     Features& f = features_[head];
@@ -96,8 +103,8 @@ void GrowthTracker::Update(int64_t step, std::span<const double> logs) {
     f.z = (f.slope - (relative ? between.median : 0)) / usual;
     f.growth = growth(head) - median_growth;
     f.level = relative ? logs[head] - median_log_ : f.growth;
-    const double product = Positive(f.slope) / kScales.slope * Positive(f.z) / kScales.z * Positive(f.level) /
-                           kScales.level * Positive(f.growth) / kScales.growth;
+    const double product = youth * Positive(f.slope) / kScales.slope * Positive(f.z) / z_scale *
+                           Positive(f.level) / kScales.level * Positive(f.growth) / kScales.growth;
     f.score = std::sqrt(std::sqrt(product));
   }
 }

@@ -28,8 +28,8 @@ class GrowthTracker {
 
   // Parameters of the score; the defaults are what the rules use.
   struct Scales {
-    double slope = 2;       // grows as the square of the run's age
-    double z = 8;           // eight times the usual spread between heads
+    double slope = 1.5;  // grows as the 1.5th power of the run's age
+    double z = 7;  // seven times the usual spread between heads, for 16 heads; more where there are more
     double level = 0.693;   // twice the median head
     double growth = 0.693;  // doubled against the median head
   };
@@ -68,6 +68,7 @@ class GrowthTracker {
   static constexpr size_t kWindowSamples = 5;
   static constexpr double kWindowShare = 0.05;  // of the run's age, when that is longer
   static constexpr double kGrowthShare = 0.2;
+  static constexpr double kGrownUpWindows = 5;  // a younger run has to say more: everything grows then
   static constexpr size_t kSpreads = 110;
   static constexpr size_t kMinSpreads = 8;
   static constexpr double kSpacingShare = 0.001;  // of the run's age, between snapshots: about 250 are kept

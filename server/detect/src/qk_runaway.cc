@@ -20,11 +20,14 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kCritical = 1.0;
 constexpr double kWarning = 0.8;
+// A head that has lived saturated (large models do, at logits of 2,000) is used to it and has to say more.
+constexpr double kSaturatedAllAlong = 0.5;  // of its rows, median of 48 samples
+constexpr double kUsedToIt = 0.8;
 // Extremes of logits jump about more than norms of weights do: alone they must say more.
 constexpr double kLogitsAlone = 0.5;
 constexpr int kWarningSamples = 2;
 // A second signal needs less: it has its own noise.
-constexpr double kAgreement = 0.5;
+constexpr double kAgreement = 0.55;
 constexpr double kStirring = 0.5;   // from this score on, a head's first evidence is counted
 constexpr double kDirected = 0.15;  // of the update's norm along the leading direction, mean of 10 samples
 // An alarmed head is calm again when its logits, or its lead over the median head, fell to this share.
@@ -33,7 +36,13 @@ constexpr double kCalm = 0.5;
 class QkRunaway final : public Rule {
  public:
   explicit QkRunaway(size_t heads)
-      : wq_(heads), qk_(heads), logit_(heads), smooth_logits_(heads, 0, 5), share_(heads), states_(heads) {}
+      : wq_(heads),
+        qk_(heads),
+        logit_(heads),
+        smooth_logits_(heads, 0, 5),
+        saturated_(heads, 48, 5),
+        share_(heads),
+        states_(heads) {}
 
   std::string_view name() const override { return "qk_runaway"; }
 
@@ -51,6 +60,7 @@ class QkRunaway final : public Rule {
         logs_[h] = std::log(std::max(std::abs(smooth_logits_.Level(h)), 1.0));
       logit_.Update(step.step(), logs_);
     }
+    if (step.Heads(kSaturatedRowFraction).any) saturated_.PushAll(step.Heads(kSaturatedRowFraction));
     PushShares(step, &share_);
     for (size_t head = 0; head < states_.size(); ++head) JudgeHead(step, context, head);
     return Findings(step);
@@ -84,7 +94,8 @@ class QkRunaway final : public Rule {
     state->by_logits = !causal;
     if (!causal) return logit_.ready() ? kLogitsAlone * logit_.features()[head].score : 0;
     if (!wq_.ready()) return 0;
-    const double score = wq_.features()[head].score;
+    double score = wq_.features()[head].score;
+    if (score >= kStirring && saturated_.Get(head).median >= kSaturatedAllAlong) score *= kUsedToIt;
     return Agreed(head) ? score : std::min(score, kStirring);
   }
 
@@ -167,7 +178,7 @@ class QkRunaway final : public Rule {
   }
 
   GrowthTracker wq_, qk_, logit_;
-  HeadWindows smooth_logits_;
+  HeadWindows smooth_logits_, saturated_;
   MovingMeans share_;
   std::vector<State> states_;
   std::vector<double> logs_;
