@@ -13,6 +13,13 @@ void SocketOptions(socket_t socket) {
   setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
 }
 
+// The library listens with a backlog of 5; a sixth connection at once would wait a second for its repeated
+// SYN.
+class WideServer final : public httplib::Server {
+ public:
+  void WidenBacklog() { ::listen(svr_sock_, 128); }
+};
+
 class HttplibServer final : public Server {
  public:
   HttplibServer(const ServerOptions& options, Routes routes) : routes_(std::move(routes)) {
@@ -41,6 +48,7 @@ class HttplibServer final : public Server {
       return Status(Code::kUnavailable, "http address: " + options.host + ":" + std::to_string(options.port) +
                                             " cannot be listened on (taken, or not of this machine)");
     }
+    server_.WidenBacklog();
     thread_ = std::thread([this] { server_.listen_after_bind(); });
     // The socket listens already; Stop is only heard once the loop runs.
     while (!server_.is_running()) std::this_thread::yield();
@@ -76,7 +84,7 @@ class HttplibServer final : public Server {
   }
 
   const Routes routes_;
-  httplib::Server server_;
+  WideServer server_;
   std::thread thread_;
   int port_ = 0;
 };

@@ -20,7 +20,7 @@ class Program {
 
   // The first line of stdout or stderr that holds `text`, waiting for it; throws with all output after
   // `timeout`, or when the program ends without it.
-  std::string WaitForLine(const std::string& text, std::chrono::seconds timeout = std::chrono::seconds(60));
+  std::string WaitForLine(const std::string& text, std::chrono::seconds timeout = std::chrono::seconds(120));
   // Waits for the end; the exit status, or 128 + signal.
   int Wait();
   std::string output();

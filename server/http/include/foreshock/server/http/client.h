@@ -10,8 +10,8 @@
 namespace foreshock::http {
 
 struct ClientOptions {
-  std::chrono::milliseconds connect_timeout{2000};
-  std::chrono::milliseconds read_timeout{5000};  // without a byte
+  std::chrono::milliseconds connect_timeout{5000};
+  std::chrono::milliseconds read_timeout{15000};  // without a byte
   std::map<std::string, std::string> headers;
 };
 
