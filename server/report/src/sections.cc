@@ -213,12 +213,6 @@ std::string AlertTable(const std::vector<RunData>& runs) {
       continue;
     }
     out +=
-        "<div class=\"wide\"><table><thead><tr><th></th><th>rule</th><th class=\"n\">first evidence</th><th "
-        "class=\"n\">fired</th><th class=\"n\">resolved</th><th>what</th><th>evidence</th><th "
-        "class=\"n\">checkpoint "
-        "before</th><th>what to do</th></tr></thead><tbody>\n";
-    for (const alert::AlertRecord& record : run.alerts) out += AlertRow(record);
-    out +=
         "<div class=\"wide\"><table><thead><tr><th></th><th>rule</th><th class=\"n\">evidence from</th>"
         "<th class=\"n\">fired</th><th class=\"n\">resolved</th><th>what, and what to "
         "do</th><th>evidence</th>"

@@ -97,6 +97,16 @@ TEST_F(ReportTest, ComparesRunsOnOnePage) {
   EXPECT_NE(page.find("collapsed at step"), std::string::npos);
   EXPECT_NE(page.find("guard on at step 420"), std::string::npos);
   EXPECT_NE(page.find("no alerts"), std::string::npos);
+  const auto count = [&](const std::string& text) {
+    size_t n = 0;
+    for (size_t at = page.find(text); at != std::string::npos; at = page.find(text, at + 1)) ++n;
+    return n;
+  };
+  EXPECT_EQ(count("<table>"), count("</table>"));
+  size_t alerts = 0;
+  for (const char* run : {"healthy", "faulty", "guarded"}) alerts += alerts_->OfRun(run)->size();
+  EXPECT_GT(alerts, 0u);
+  EXPECT_EQ(count("<td class=\"what\">"), alerts) << "every alert once";
   const auto data = Data(page);
   ASSERT_EQ(data["runs"].size(), 3u);
   EXPECT_EQ(data["runs"][1]["run"], "faulty");
