@@ -5,11 +5,13 @@
 #include "fields.h"
 #include "foreshock/wire/codec.h"
 #include "series_codec.h"
+#include "utf8.h"
 
 namespace foreshock::wire {
 namespace {
 
 using Reader = protozero::pbf_reader;
+using field::Bytes, field::Fixed32, field::Fixed64, field::Varint;
 
 // Runs a decoder; protozero reports malformed bytes by throwing, which must not leave this library.
 template <typename Decode>
@@ -34,41 +36,49 @@ Enum ReadEnum(Reader& r, Enum last) {
   return value >= 0 && value <= static_cast<int32_t>(last) ? static_cast<Enum>(value) : Enum{};
 }
 
-template <typename Range>
-std::vector<uint32_t> ToVector(const Range& range) {
-  return std::vector<uint32_t>(range.begin(), range.end());
+// A packed field may come in pieces.
+void AppendTo(std::vector<uint32_t>* list, Reader& r) {
+  const auto range = r.get_packed_uint32();
+  list->insert(list->end(), range.begin(), range.end());
+}
+
+// Text that people read. Invalid UTF-8 is mended here, because no protobuf reader and no JSON reader would
+// take it from us again. Names that identify (run, attempt) stay as they came and are judged by CheckName.
+std::string Text(Reader& r) {
+  const auto view = r.get_view();
+  return MendUtf8({view.data(), view.size()});
 }
 
 Layer ReadLayer(Reader r) {
   using namespace field::layer;
   Layer layer;
   while (r.next()) {
-    switch (r.tag()) {
-      case kLayer:
+    switch (r.tag_and_type()) {
+      case Varint(kLayer):
         layer.layer = r.get_uint32();
         break;
-      case kName:
-        layer.name = r.get_string();
+      case Bytes(kName):
+        layer.name = Text(r);
         break;
-      case kQueryHeads:
+      case Varint(kQueryHeads):
         layer.query_heads = r.get_uint32();
         break;
-      case kKvHeads:
+      case Varint(kKvHeads):
         layer.kv_heads = r.get_uint32();
         break;
-      case kHeadDim:
+      case Varint(kHeadDim):
         layer.head_dim = r.get_uint32();
         break;
-      case kScale:
+      case Fixed32(kScale):
         layer.scale = r.get_float();
         break;
-      case kSoftcap:
+      case Fixed32(kSoftcap):
         layer.softcap = r.get_float();
         break;
-      case kQkNorm:
+      case Varint(kQkNorm):
         layer.qk_norm = r.get_bool();
         break;
-      case kIsLowResolution:
+      case Varint(kIsLowResolution):
         layer.low_resolution = r.get_bool();
         break;
       default:
@@ -82,14 +92,14 @@ Result<Model> ReadModel(Reader r) {
   using namespace field::model;
   Model model;
   while (r.next()) {
-    switch (r.tag()) {
-      case kName:
-        model.name = r.get_string();
+    switch (r.tag_and_type()) {
+      case Bytes(kName):
+        model.name = Text(r);
         break;
-      case kModelDim:
+      case Varint(kModelDim):
         model.model_dim = r.get_uint32();
         break;
-      case kLayers:
+      case Bytes(kLayers):
         if (model.layers.size() == kMaxLayers) {
           return Status(Code::kInvalidArgument, "model.layers: more than " + std::to_string(kMaxLayers));
         }
@@ -105,12 +115,12 @@ Result<Model> ReadModel(Reader r) {
 Unmonitored ReadUnmonitored(Reader r) {
   Unmonitored item;
   while (r.next()) {
-    switch (r.tag()) {
-      case field::unmonitored::kName:
-        item.name = r.get_string();
+    switch (r.tag_and_type()) {
+      case Bytes(field::unmonitored::kName):
+        item.name = Text(r);
         break;
-      case field::unmonitored::kReason:
-        item.reason = r.get_string();
+      case Bytes(field::unmonitored::kReason):
+        item.reason = Text(r);
         break;
       default:
         r.skip();
@@ -123,17 +133,17 @@ Unmonitored ReadUnmonitored(Reader r) {
 template <typename Counted>
 bool ReadHeadField(Reader& r, Counted* record) {
   using namespace field::head;
-  switch (r.tag()) {
-    case kSeq:
+  switch (r.tag_and_type()) {
+    case Varint(kSeq):
       record->seq = r.get_uint64();
       return true;
-    case kStep:
+    case Varint(kStep):
       record->step = r.get_int64();
       return true;
-    case kTime:
+    case Fixed64(kTime):
       record->time_unix_ns = r.get_fixed64();
       return true;
-    case kDroppedBefore:
+    case Varint(kDroppedBefore):
       record->dropped_before = r.get_uint64();
       return true;
     default:
@@ -145,17 +155,17 @@ HelloAck ReadHelloAck(Reader r) {
   using namespace field::hello_ack;
   HelloAck ack;
   while (r.next()) {
-    switch (r.tag()) {
-      case kAttempt:
-        ack.attempt = r.get_string();
+    switch (r.tag_and_type()) {
+      case Bytes(kAttempt):
+        ack.attempt = Text(r);
         break;
-      case kAttemptSource:
+      case Varint(kAttemptSource):
         ack.attempt_source = ReadEnum(r, AttemptSource::kUnknown);
         break;
-      case kDurableSeq:
+      case Varint(kDurableSeq):
         ack.durable_seq = r.get_uint64();
         break;
-      case kMessageLimit:
+      case Varint(kMessageLimit):
         ack.max_message_bytes = r.get_uint64();
         break;
       default:
@@ -169,33 +179,33 @@ Action ReadAction(Reader r) {
   using namespace field::action;
   Action action;
   while (r.next()) {
-    switch (r.tag()) {
-      case kId:
-        action.id = r.get_string();
+    switch (r.tag_and_type()) {
+      case Bytes(kId):
+        action.id = Text(r);
         break;
-      case kKind:
-        action.kind = r.get_string();
+      case Bytes(kKind):
+        action.kind = Text(r);
         break;
-      case kAttempt:
-        action.attempt = r.get_string();
+      case Bytes(kAttempt):
+        action.attempt = Text(r);
         break;
-      case kIssuer:
-        action.issuer = r.get_string();
+      case Bytes(kIssuer):
+        action.issuer = Text(r);
         break;
-      case kEffectiveStep:
+      case Varint(kEffectiveStep):
         action.effective_step = r.get_int64();
         break;
-      case kExpiryStep:
+      case Varint(kExpiryStep):
         action.expiry_step = r.get_int64();
         break;
-      case kLayers:
-        action.layers = ToVector(r.get_packed_uint32());
+      case Bytes(kLayers):
+        AppendTo(&action.layers, r);
         break;
-      case kValue:
+      case Fixed64(kValue):
         action.value = r.get_double();
         break;
-      case kReason:
-        action.reason = r.get_string();
+      case Bytes(kReason):
+        action.reason = Text(r);
         break;
       default:
         r.skip();
@@ -208,17 +218,17 @@ Sampling ReadSampling(Reader r) {
   using namespace field::sampling;
   Sampling sampling;
   while (r.next()) {
-    switch (r.tag()) {
-      case kAttention:
+    switch (r.tag_and_type()) {
+      case Varint(kAttention):
         sampling.attention_every_steps = r.get_uint32();
         break;
-      case kSpectra:
+      case Varint(kSpectra):
         sampling.spectra_every_steps = r.get_uint32();
         break;
-      case kProjections:
+      case Varint(kProjections):
         sampling.projections_every_steps = r.get_uint32();
         break;
-      case kRowStride:
+      case Varint(kRowStride):
         sampling.row_stride = r.get_uint32();
         break;
       default:
@@ -232,26 +242,26 @@ IngestError ReadError(Reader r) {
   using namespace field::error;
   IngestError error;
   while (r.next()) {
-    switch (r.tag()) {
-      case kCode:
+    switch (r.tag_and_type()) {
+      case Varint(kCode):
         error.code = r.get_uint32();
         break;
-      case kField:
-        error.field = r.get_string();
+      case Bytes(kField):
+        error.field = Text(r);
         break;
-      case kValue:
-        error.value = r.get_string();
+      case Bytes(kValue):
+        error.value = Text(r);
         break;
-      case kLimit:
-        error.limit = r.get_string();
+      case Bytes(kLimit):
+        error.limit = Text(r);
         break;
-      case kMessage:
-        error.message = r.get_string();
+      case Bytes(kMessage):
+        error.message = Text(r);
         break;
-      case kSeq:
+      case Varint(kSeq):
         error.seq = r.get_uint64();
         break;
-      case kFinal:
+      case Varint(kFinal):
         error.final = r.get_bool();
         break;
       default:
@@ -261,21 +271,22 @@ IngestError ReadError(Reader r) {
   return error;
 }
 
-std::pair<std::string, std::string> ReadLabel(Reader r) {
+// As in protobuf's maps, a key that comes again replaces.
+void PutLabel(Reader r, std::map<std::string, std::string>* labels) {
   std::pair<std::string, std::string> label;
   while (r.next()) {
-    switch (r.tag()) {
-      case 1:
-        label.first = r.get_string();
+    switch (r.tag_and_type()) {
+      case Bytes(1):
+        label.first = Text(r);
         break;
-      case 2:
-        label.second = r.get_string();
+      case Bytes(2):
+        label.second = Text(r);
         break;
       default:
         r.skip();
     }
   }
-  return label;
+  labels->insert_or_assign(std::move(label.first), std::move(label.second));
 }
 
 Result<Hello> ReadHello(Reader r) {
@@ -284,60 +295,60 @@ Result<Hello> ReadHello(Reader r) {
   hello.wire_version = 0;
   hello.world_size = 0;
   while (r.next()) {
-    switch (r.tag()) {
-      case kWireVersion:
+    switch (r.tag_and_type()) {
+      case Varint(kWireVersion):
         hello.wire_version = r.get_uint32();
         break;
-      case kRun:
+      case Bytes(kRun):
         hello.run = r.get_string();
         break;
-      case kAttempt:
+      case Bytes(kAttempt):
         hello.attempt = r.get_string();
         break;
-      case kAttemptSource:
+      case Varint(kAttemptSource):
         hello.attempt_source = ReadEnum(r, AttemptSource::kUnknown);
         break;
-      case kRank:
+      case Varint(kRank):
         hello.rank = r.get_uint32();
         break;
-      case kWorldSize:
+      case Varint(kWorldSize):
         hello.world_size = r.get_uint32();
         break;
-      case kIncarnation:
+      case Fixed64(kIncarnation):
         hello.incarnation = r.get_fixed64();
         break;
-      case kStarted:
+      case Fixed64(kStarted):
         hello.started_unix_ns = r.get_fixed64();
         break;
-      case kHost:
-        hello.host = r.get_string();
+      case Bytes(kHost):
+        hello.host = Text(r);
         break;
-      case kPid:
+      case Varint(kPid):
         hello.pid = r.get_uint32();
         break;
-      case kSdkVersion:
-        hello.sdk_version = r.get_string();
+      case Bytes(kSdkVersion):
+        hello.sdk_version = Text(r);
         break;
-      case kFramework:
-        hello.framework = r.get_string();
+      case Bytes(kFramework):
+        hello.framework = Text(r);
         break;
-      case kModel: {
+      case Bytes(kModel): {
         FS_ASSIGN_OR_RETURN(hello.model, ReadModel(r.get_message()));
         break;
       }
-      case kUnmonitored:
+      case Bytes(kUnmonitored):
         hello.unmonitored.push_back(ReadUnmonitored(r.get_message()));
         break;
-      case kAllowedActions:
-        hello.allowed_actions.push_back(r.get_string());
+      case Bytes(kAllowedActions):
+        hello.allowed_actions.push_back(Text(r));
         break;
-      case kSampleEverySteps:
+      case Varint(kSampleEverySteps):
         hello.sample_every_steps = r.get_uint32();
         break;
-      case kLabels:
-        hello.labels.insert(ReadLabel(r.get_message()));
+      case Bytes(kLabels):
+        PutLabel(r.get_message(), &hello.labels);
         break;
-      case kLocalWorldSize:
+      case Varint(kLocalWorldSize):
         hello.local_world_size = r.get_uint32();
         break;
       default:
@@ -354,27 +365,28 @@ Result<Hello> ReadHello(Reader r) {
 Result<Frame> ReadFrame(Reader r) {
   using namespace field::frame;
   Frame frame;
+  size_t room = kMaxFrameFloats;
   while (r.next()) {
     if (ReadHeadField(r, &frame)) continue;
-    switch (r.tag()) {
-      case kSkipped:
+    switch (r.tag_and_type()) {
+      case Varint(kSkipped):
         frame.skipped = r.get_bool();
         break;
-      case kPart:
+      case Varint(kPart):
         frame.part = r.get_uint32();
         break;
-      case kParts:
+      case Varint(kParts):
         frame.parts = std::max(1u, r.get_uint32());
         break;
-      case kWindowFrom:
+      case Varint(kWindowFrom):
         frame.window_from = r.get_int64();
         break;
-      case kSeries: {
+      case Bytes(kSeries): {
         if (frame.series.size() == kMaxSeriesOfFrame) {
           return Status(Code::kInvalidArgument,
                         "frame.series: more than " + std::to_string(kMaxSeriesOfFrame));
         }
-        FS_ASSIGN_OR_RETURN(Series series, ReadSeries(r.get_message()));
+        FS_ASSIGN_OR_RETURN(Series series, ReadSeries(r.get_message(), &room));
         frame.series.push_back(std::move(series));
         break;
       }
@@ -394,29 +406,29 @@ Result<Event> ReadEvent(Reader r) {
   Event event;
   while (r.next()) {
     if (ReadHeadField(r, &event)) continue;
-    switch (r.tag()) {
-      case kKind:
+    switch (r.tag_and_type()) {
+      case Varint(kKind):
         event.kind = ReadEnum(r, EventKind::kUnmonitored);
         break;
-      case kDetail:
-        event.detail = r.get_string();
+      case Bytes(kDetail):
+        event.detail = Text(r);
         break;
-      case kLayers:
-        event.layers = ToVector(r.get_packed_uint32());
+      case Bytes(kLayers):
+        AppendTo(&event.layers, r);
         break;
-      case kActionId:
-        event.action_id = r.get_string();
+      case Bytes(kActionId):
+        event.action_id = Text(r);
         break;
-      case kAction:
-        event.action = r.get_string();
+      case Bytes(kAction):
+        event.action = Text(r);
         break;
-      case kActionState:
+      case Varint(kActionState):
         event.action_state = ReadEnum(r, ActionState::kNoEffect);
         break;
-      case kLogitBefore:
+      case Fixed32(kLogitBefore):
         event.logit_before = r.get_float();
         break;
-      case kLogitAfter:
+      case Fixed32(kLogitAfter):
         event.logit_after = r.get_float();
         break;
       default:
@@ -431,12 +443,12 @@ Result<Goodbye> ReadGoodbye(Reader r) {
   Goodbye goodbye;
   while (r.next()) {
     if (ReadHeadField(r, &goodbye)) continue;
-    switch (r.tag()) {
-      case field::goodbye::kStatus:
+    switch (r.tag_and_type()) {
+      case Varint(field::goodbye::kStatus):
         goodbye.status = ReadEnum(r, GoodbyeStatus::kStopped);
         break;
-      case field::goodbye::kDetail:
-        goodbye.detail = r.get_string();
+      case Bytes(field::goodbye::kDetail):
+        goodbye.detail = Text(r);
         break;
       default:
         r.skip();
@@ -450,23 +462,23 @@ Result<Reply> ReadReply(Reader r) {
   using namespace field::reply;
   Reply reply;
   while (r.next()) {
-    switch (r.tag()) {
-      case kDurableSeq:
+    switch (r.tag_and_type()) {
+      case Varint(kDurableSeq):
         reply.durable_seq = r.get_uint64();
         break;
-      case kHello:
+      case Bytes(kHello):
         reply.hello = ReadHelloAck(r.get_message());
         break;
-      case kActions:
+      case Bytes(kActions):
         reply.actions.push_back(ReadAction(r.get_message()));
         break;
-      case kSampling:
+      case Bytes(kSampling):
         reply.sampling = ReadSampling(r.get_message());
         break;
-      case kError:
+      case Bytes(kError):
         reply.error = ReadError(r.get_message());
         break;
-      case kTime:
+      case Fixed64(kTime):
         reply.time_unix_ns = r.get_fixed64();
         break;
       default:

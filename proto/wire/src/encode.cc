@@ -129,7 +129,11 @@ std::string Encode(const Frame& frame) {
   PutUint(w, kPart, frame.part);
   PutUint(w, kParts, frame.parts == 1 ? 0 : frame.parts);
   PutInt(w, kWindowFrom, frame.window_from);
-  for (const Series& series : frame.series) PutMessage(w, kSeries, series, PutSeries);
+  for (const Series& series : frame.series) {
+    // No heads at all (a rank that holds none of a layer's): nothing to say, and no receiver could read it.
+    if (series.heads.empty() && series.values.empty() && series.present.empty()) continue;
+    PutMessage(w, kSeries, series, PutSeries);
+  }
   return out;
 }
 

@@ -8,6 +8,19 @@ namespace foreshock::wire::field {
 
 using Tag = protozero::pbf_tag_type;
 
+// A field number with the wire type that its field has, for switches over tag_and_type(): the same number
+// with another type is an unknown field, as in protobuf's own parsers.
+constexpr uint32_t Varint(Tag tag) { return protozero::tag_and_type(tag, protozero::pbf_wire_type::varint); }
+constexpr uint32_t Fixed32(Tag tag) {
+  return protozero::tag_and_type(tag, protozero::pbf_wire_type::fixed32);
+}
+constexpr uint32_t Fixed64(Tag tag) {
+  return protozero::tag_and_type(tag, protozero::pbf_wire_type::fixed64);
+}
+constexpr uint32_t Bytes(Tag tag) {
+  return protozero::tag_and_type(tag, protozero::pbf_wire_type::length_delimited);
+}
+
 namespace hello {
 inline constexpr Tag kWireVersion = 1, kRun = 2, kAttempt = 3, kAttemptSource = 4, kRank = 5, kWorldSize = 6,
                      kIncarnation = 7, kStarted = 8, kHost = 9, kPid = 10, kSdkVersion = 11, kFramework = 12,

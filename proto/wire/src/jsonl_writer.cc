@@ -6,6 +6,7 @@
 
 #include "foreshock/base/catalogue.h"
 #include "foreshock/wire/recording.h"
+#include "utf8.h"
 
 namespace foreshock::wire {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 void PutQuoted(std::string_view text, std::string* out) {
   static constexpr char kHex[] = "0123456789abcdef";
   out->push_back('"');
-  for (const char c : text) {
+  for (const char c : MendUtf8(text)) {
     const auto byte = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') {
       out->push_back('\\');
@@ -42,6 +43,8 @@ void PutReal(Number value, std::string* out) {
     *out += "\"NaN\"";
   } else if (std::isinf(value)) {
     *out += value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+  } else if (value == 0 && std::signbit(value)) {
+    *out += "-0.0";  // "-0" is the integer 0 to many readers
   } else {
     PutNumber(value, out);
   }

@@ -23,7 +23,7 @@ uint32_t GetU32(const char* bytes) {
   return value;
 }
 
-bool KnownType(uint8_t type) { return type >= 1 && type <= static_cast<uint8_t>(RecordType::kReply); }
+bool IsRecord(uint32_t type) { return type >= 1 && type <= kLastRecordType; }
 
 }  // namespace
 
@@ -53,7 +53,7 @@ Result<Record> FromIngestRequest(std::string_view bytes) {
     bool found = false;
     while (reader.next()) {
       const auto tag = reader.tag();
-      if (tag >= 1 && tag <= static_cast<uint32_t>(RecordType::kGoodbye) &&
+      if (IsRecord(tag) && tag != static_cast<uint32_t>(RecordType::kReply) &&
           reader.wire_type() == protozero::pbf_wire_type::length_delimited) {
         const auto view = reader.get_view();
         record.type = static_cast<RecordType>(tag);
@@ -63,7 +63,7 @@ Result<Record> FromIngestRequest(std::string_view bytes) {
         reader.skip();
       }
     }
-    if (!found) return Status(Code::kInvalidArgument, "record: neither hello, frame, event nor goodbye");
+    if (!found) return Status(Code::kInvalidArgument, "record: none in the message");
     return record;
   } catch (const protozero::exception& e) {
     return Status(Code::kInvalidArgument, std::string("record: malformed protobuf: ") + e.what());
@@ -102,6 +102,13 @@ void RecordParser::SkipPending() {
 }
 
 Result<std::optional<Record>> RecordParser::Next() {
+  for (;;) {
+    FS_ASSIGN_OR_RETURN(auto record, NextOfAnyType());
+    if (!record.has_value() || IsRecord(static_cast<uint8_t>(record->type))) return record;
+  }
+}
+
+Result<std::optional<Record>> RecordParser::NextOfAnyType() {
   if (skipping_ && !FindMagic()) return std::optional<Record>();
   skipping_ = false;
   const std::string_view rest = std::string_view(buffer_).substr(position_);
@@ -123,7 +130,6 @@ Result<std::optional<Record>> RecordParser::Next() {
   if (Crc32c(rest.substr(4, kHeader - 4 + length)) != GetU32(rest.data() + kHeader + length)) {
     return Damaged(4, "checksum does not match");
   }
-  if (!KnownType(type)) return Damaged(total, "unknown type " + std::to_string(type));
   Record record;
   record.type = static_cast<RecordType>(type);
   record.payload.assign(rest.substr(kHeader, length));

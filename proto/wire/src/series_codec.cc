@@ -10,6 +10,8 @@
 namespace foreshock::wire {
 namespace {
 
+using field::Bytes, field::Fixed32, field::Fixed64, field::Varint;
+
 bool IsRange(const std::vector<uint32_t>& heads) {
   for (size_t i = 1; i < heads.size(); ++i) {
     if (heads[i] != heads[i - 1] + 1) return false;
@@ -68,9 +70,10 @@ Status SizeError(const Series& series, const char* what, size_t got, size_t expe
                                             std::to_string(expected));
 }
 
+// A packed field may come in pieces.
 template <typename T, typename Range>
-std::vector<T> Copy(const Range& range) {
-  return std::vector<T>(range.begin(), range.end());
+void AppendTo(std::vector<T>* list, const Range& range) {
+  list->insert(list->end(), range.begin(), range.end());
 }
 
 struct RawHeads {
@@ -84,50 +87,50 @@ Result<RawHeads> ReadFields(protozero::pbf_reader& reader, Series* series, std::
   using namespace field::series;
   RawHeads raw;
   while (reader.next()) {
-    switch (reader.tag()) {
-      case kSignal: {
+    switch (reader.tag_and_type()) {
+      case Varint(kSignal): {
         const uint32_t signal = reader.get_uint32();
         if (signal > UINT16_MAX) return SizeError(*series, "signal number", signal, UINT16_MAX);
         series->signal = static_cast<uint16_t>(signal);
         break;
       }
-      case kLayer:
+      case Varint(kLayer):
         series->layer = reader.get_uint32();
         break;
-      case kFirstHead:
+      case Varint(kFirstHead):
         raw.first = reader.get_uint32();
         break;
-      case kHeadCount:
+      case Varint(kHeadCount):
         raw.count = reader.get_uint32();
         break;
-      case kHeads:
-        series->heads = Copy<uint32_t>(reader.get_packed_uint32());
+      case Bytes(kHeads):
+        AppendTo(&series->heads, reader.get_packed_uint32());
         break;
-      case kPresence:
+      case Bytes(kPresence):
         *presence = reader.get_bytes();
         break;
-      case kValues:
-        series->values = Copy<float>(reader.get_packed_float());
+      case Bytes(kValues):
+        AppendTo(&series->values, reader.get_packed_float());
         break;
-      case kWeights:
-        series->weights = Copy<float>(reader.get_packed_float());
+      case Bytes(kWeights):
+        AppendTo(&series->weights, reader.get_packed_float());
         break;
-      case kMoments:
-        series->moments = Copy<float>(reader.get_packed_float());
+      case Bytes(kMoments):
+        AppendTo(&series->moments, reader.get_packed_float());
         break;
-      case kValuesPerHead:
+      case Varint(kValuesPerHead):
         series->values_per_head = std::max(1u, reader.get_uint32());
         break;
-      case kDirectionHash:
-        series->direction_hash = Copy<uint64_t>(reader.get_packed_fixed64());
+      case Bytes(kDirectionHash):
+        AppendTo(&series->direction_hash, reader.get_packed_fixed64());
         break;
-      case kFlags:
+      case Varint(kFlags):
         series->flags = reader.get_uint32();
         break;
-      case kStepOffsets:
-        series->step_offsets = Copy<uint32_t>(reader.get_packed_uint32());
+      case Bytes(kStepOffsets):
+        AppendTo(&series->step_offsets, reader.get_packed_uint32());
         break;
-      case kRotated:
+      case Bytes(kRotated):
         *rotated = reader.get_bytes();
         break;
       default:
@@ -135,6 +138,20 @@ Result<RawHeads> ReadFields(protozero::pbf_reader& reader, Series* series, std::
     }
   }
   return raw;
+}
+
+// Head indices are below kMaxHeads and each stands once.
+Status CheckHeads(const Series& series, const RawHeads& raw) {
+  if (raw.count > 0 && raw.first > kMaxHeads - raw.count)
+    return SizeError(series, "first_head", raw.first, kMaxHeads);
+  std::vector<uint32_t> sorted = series.heads;
+  std::sort(sorted.begin(), sorted.end());
+  if (!sorted.empty() && sorted.back() >= kMaxHeads)
+    return SizeError(series, "heads", sorted.back(), kMaxHeads);
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice == sorted.end()) return OkStatus();
+  return Status(Code::kInvalidArgument, "series of signal " + std::to_string(series.signal) +
+                                            ": heads: " + std::to_string(*twice) + " stands there twice");
 }
 
 Status ReadBits(const Series& series, const char* what, const std::string& packed,
@@ -173,7 +190,7 @@ void PutSeries(protozero::pbf_writer& w, const Series& series) {
   if (!series.rotated.empty()) PutText(w, kRotated, PackBits(series.rotated));
 }
 
-Result<Series> ReadSeries(protozero::pbf_reader reader) {
+Result<Series> ReadSeries(protozero::pbf_reader reader, size_t* room) {
   Series series;
   std::string presence, rotated;
   FS_ASSIGN_OR_RETURN(const RawHeads raw, ReadFields(reader, &series, &presence, &rotated));
@@ -182,6 +199,11 @@ Result<Series> ReadSeries(protozero::pbf_reader reader) {
   if (series.values_per_head > kMaxValuesPerHead) {
     return SizeError(series, "values_per_head", series.values_per_head, kMaxValuesPerHead);
   }
+  FS_RETURN_IF_ERROR(CheckHeads(series, raw));
+  const size_t heads = std::max<size_t>({series.heads.size(), raw.count, 1});
+  const size_t floats = 64 + heads * (series.values_per_head + 8);
+  if (floats > *room) return SizeError(series, "heads of the frame, missing ones included", floats, *room);
+  *room -= floats;
   if (series.heads.empty()) {
     for (uint32_t i = 0; i < raw.count; ++i) series.heads.push_back(raw.first + i);
   }

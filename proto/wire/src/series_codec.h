@@ -10,7 +10,9 @@ namespace foreshock::wire {
 
 void PutSeries(protozero::pbf_writer& writer, const Series& series);
 
-// Reads one Series; kInvalidArgument names the field whose size does not fit.
-Result<Series> ReadSeries(protozero::pbf_reader reader);
+// Reads one Series; kInvalidArgument names the field whose size does not fit. Takes the memory that it needs
+// out of *room (kMaxFrameFloats for a frame): missing heads and per-head values unfold to far more than their
+// bytes.
+Result<Series> ReadSeries(protozero::pbf_reader reader, size_t* room);
 
 }  // namespace foreshock::wire

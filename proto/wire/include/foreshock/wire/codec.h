@@ -20,13 +20,15 @@ namespace foreshock::wire {
 inline constexpr size_t kMaxNameBytes = 200;   // run, attempt
 inline constexpr size_t kMaxTextBytes = 4096;  // details, reasons
 inline constexpr uint32_t kMaxLayers = 4096;
-inline constexpr uint32_t kMaxHeads = 65536;  // of a layer
+inline constexpr uint32_t kMaxHeads = 65536;  // of a layer; a head's index is below it
 inline constexpr size_t kMaxSeriesOfFrame = 1 << 20;
 inline constexpr uint32_t kMaxValuesPerHead = 65536;
 inline constexpr size_t kMaxMessageBytes = 64u << 20;
+// Of a decoded frame, in floats: 64 a series and heads * (values_per_head + 8), missing heads included.
+inline constexpr size_t kMaxFrameFloats = 1u << 25;
 
-// Every receiver takes messages of 4 MiB (gRPC's own default), so a sender that splits its frames here never meets
-// one that refuses them, whatever relays lie between. A receiver may offer more in HelloAck.
+// Every receiver takes messages of 4 MiB (gRPC's own default), so a sender that splits its frames here never
+// meets one that refuses them, whatever relays lie between. A receiver may offer more in HelloAck.
 inline constexpr size_t kSafeMessageBytes = (4u << 20) - 4096;
 
 std::string Encode(const Hello& hello);

@@ -22,7 +22,12 @@
 
 namespace foreshock::wire {
 
+// Types up to kLastRecordType that have no name here come from a newer sender and are handed on like the
+// others: their first four fields are those of a Frame (PeekHead), so they can be kept, relayed and
+// acknowledged without being understood. Types above it belong to the link alone, carry no seq, and are
+// skipped.
 enum class RecordType : uint8_t { kHello = 1, kFrame = 2, kEvent = 3, kGoodbye = 4, kReply = 5 };
+inline constexpr uint8_t kLastRecordType = 63;
 
 struct Record {
   RecordType type = RecordType::kHello;
@@ -57,6 +62,7 @@ class RecordParser {
   void SkipPending();
 
  private:
+  Result<std::optional<Record>> NextOfAnyType();
   bool FindMagic();
   Status Damaged(size_t skip_bytes, const std::string& reason);
 
