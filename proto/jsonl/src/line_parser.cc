@@ -1,6 +1,6 @@
 #include "line_parser.h"
 
-#include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -26,6 +26,24 @@ Result<uint64_t> Whole(const json& line, const std::string& key, uint64_t limit)
   return it->get<uint64_t>();
 }
 
+// A whole number, which may be negative: the frame before the first one.
+Result<int64_t> Signed(const json& line, const std::string& key) {
+  const auto it = line.find(key);
+  if (it == line.end()) return Bad(key + ": missing");
+  const bool fits = it->is_number_unsigned() ? it->get<uint64_t>() <= INT64_MAX : it->is_number_integer();
+  if (!fits) return Bad(key + ": " + it->dump().substr(0, 40) + ", expected a whole number");
+  return it->get<int64_t>();
+}
+
+// The numbers of a record that other tools may leave out.
+Result<uint64_t> CountOr0(const json& line, const std::string& key) {
+  if (!line.contains(key)) return uint64_t{0};
+  return Whole(line, key, std::numeric_limits<uint64_t>::max());
+}
+
+// Missing and null: not measured.
+std::optional<float> RealOrNone(const json& line, const char* key);
+
 Result<uint32_t> WholeOr(const json& line, const std::string& key, uint32_t limit, uint32_t otherwise) {
   if (!line.contains(key)) return otherwise;
   FS_ASSIGN_OR_RETURN(const uint64_t value, Whole(line, key, limit));
@@ -41,7 +59,14 @@ std::string TextOr(const json& line, const char* key) {
 Result<std::optional<float>> Value(const json& value, bool null_is_nan) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  if (value.is_number()) return std::optional<float>(static_cast<float>(value.get<double>()));
+  if (value.is_number()) {
+    const double number = value.get<double>();
+    if (std::fabs(number) <= std::numeric_limits<float>::max()) {
+      return std::optional<float>(static_cast<float>(number));
+    }
+    return std::optional<float>(number > 0 ? kInf
+                                           : -kInf);  // too large for the float that it was, or becomes
+  }
   if (value.is_null()) return null_is_nan ? std::optional<float>(kNan) : std::optional<float>();
   if (value.is_string()) {
     const auto& text = value.get_ref<const std::string&>();
@@ -50,6 +75,13 @@ Result<std::optional<float>> Value(const json& value, bool null_is_nan) {
     if (text == "-Infinity") return std::optional<float>(-kInf);
   }
   return Bad(value.dump().substr(0, 40) + " is no number, null, \"NaN\", \"Infinity\" or \"-Infinity\"");
+}
+
+std::optional<float> RealOrNone(const json& line, const char* key) {
+  const auto it = line.find(key);
+  if (it == line.end()) return std::nullopt;
+  auto value = Value(*it, false);
+  return value.ok() ? *value : std::nullopt;
 }
 
 uint32_t HeadsOf(const wire::Layer& layer, SignalScope scope) {
@@ -157,6 +189,9 @@ Result<Shape> ParseHeader(const json& line) {
                std::to_string(wire::kMaxNameBytes));
   }
   hello.attempt = TextOr(line, "attempt");
+  // Written as text: JSON readers keep 53 bits of a number.
+  const std::string incarnation = TextOr(line, "incarnation");
+  std::from_chars(incarnation.data(), incarnation.data() + incarnation.size(), hello.incarnation);
   FS_ASSIGN_OR_RETURN(const uint32_t format, WholeOr(line, "format", 1000, 1));
   if (format > 2) return Bad("format: " + std::to_string(format) + ", this reader knows 1 and 2");
   shape.null_is_nan = format < 2;
@@ -197,6 +232,11 @@ Result<wire::Frame> ParseFrame(const json& line, const Shape& shape) {
   wire::Frame frame;
   FS_ASSIGN_OR_RETURN(const uint64_t step, Whole(line, "step", std::numeric_limits<int64_t>::max()));
   frame.step = static_cast<int64_t>(step);
+  FS_ASSIGN_OR_RETURN(frame.seq, CountOr0(line, "seq"));
+  FS_ASSIGN_OR_RETURN(frame.dropped_before, CountOr0(line, "dropped_before"));
+  if (line.contains("window_from")) {
+    FS_ASSIGN_OR_RETURN(frame.window_from, Signed(line, "window_from"));
+  }
   if (const auto skipped = line.find("skipped"); skipped != line.end()) {
     frame.skipped = *skipped == 1 || *skipped == true;
   }
@@ -229,6 +269,8 @@ Result<wire::RecordingItem> ParseEvent(const json& line) {
   event.detail = TextOr(line, "detail");
   event.action = TextOr(line, "action");
   event.action_id = TextOr(line, "action_id");
+  event.logit_before = RealOrNone(line, "logit_before");
+  event.logit_after = RealOrNone(line, "logit_after");
   // A kind that only a newer writer knows is a note.
   event.kind =
       KindByName<EventKind>(name, static_cast<int>(EventKind::kUnmonitored)).value_or(EventKind::kNote);
