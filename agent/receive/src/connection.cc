@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "foreshock/base/logging.h"
+#include "foreshock/wire/check.h"
 #include "foreshock/wire/codec.h"
 
 namespace foreshock::agent {
@@ -134,18 +135,13 @@ bool Connection::TakeRecord(wire::Record record) {
 }
 
 bool Connection::CheckHello(const wire::Hello& hello) {
-  Status status;
-  if (hello.run.empty() || hello.run.front() == '/' ||
-      std::any_of(hello.run.begin(), hello.run.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; })) {
-    status =
-        Status(Code::kInvalidArgument, "run: must be 1 to 200 printable characters and not begin with '/'");
-  } else if (greeted_ && (hello.run != hello_.run || hello.rank != hello_.rank ||
-                          hello.incarnation != hello_.incarnation ||
-                          (!hello.attempt.empty() && hello.attempt != hello_.attempt))) {
+  Status status = wire::CheckHello(hello);
+  if (status.ok() && greeted_ &&
+      (hello.run != hello_.run || hello.rank != hello_.rank || hello.incarnation != hello_.incarnation ||
+       (!hello.attempt.empty() && hello.attempt != hello_.attempt))) {
     status = Status(Code::kInvalidArgument, "hello: a second one on a link must be of the same process");
-  } else {
-    return true;
   }
+  if (status.ok()) return true;
   ++hub_.counters.refused;
   LogWarning(kComponent, "bad Hello, closing the link", {{"pid", peer_.pid}, {"error", status}});
   SendError(Code::kInvalidArgument, status, 0, true);

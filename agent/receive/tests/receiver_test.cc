@@ -229,6 +229,33 @@ TEST_F(ReceiverTest, BadHellosAreAnsweredAndClosed) {
   EXPECT_EQ(receiver_->Stats().refused, 5u);
 }
 
+// What a newer SDK sends to a newer server passes through.
+TEST_F(ReceiverTest, RecordsOfALaterTypeAreKeptAndAcknowledged) {
+  Trainer trainer(options_.socket_path);
+  trainer.Greet();
+  wire::Goodbye later;
+  later.seq = 1;
+  ASSERT_TRUE(trainer.SendRecord(static_cast<wire::RecordType>(9), wire::Encode(later)));
+  ASSERT_TRUE(trainer.SendRecord(static_cast<wire::RecordType>(200), "of the link alone"));
+  ASSERT_TRUE(trainer.SendFrame(2));
+  ASSERT_TRUE(trainer.ReceiveAck(2));
+  EXPECT_EQ(receiver_->Stats().records, 2u);
+}
+
+// The server would refuse it, and the spool would keep it for ever.
+TEST_F(ReceiverTest, AHelloThatNoServerTakesIsRefusedHere) {
+  Trainer trainer(options_.socket_path);
+  wire::Hello hello;
+  hello.run = "run";
+  hello.incarnation = 7;
+  hello.rank = 1;  // of a world of 1
+  ASSERT_TRUE(trainer.SendRecord(wire::RecordType::kHello, wire::Encode(hello)));
+  const auto reply = trainer.Receive();
+  ASSERT_TRUE(reply.has_value() && reply->error.has_value());
+  EXPECT_TRUE(reply->error->final);
+  EXPECT_TRUE(spool_->Sources().empty());
+}
+
 TEST_F(ReceiverTest, DamageClosesTheLinkAndKeepsWhatCameBefore) {
   Trainer trainer(options_.socket_path);
   trainer.Greet();

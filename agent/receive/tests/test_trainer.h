@@ -81,6 +81,7 @@ class Trainer {
     hello.run = "run";
     hello.attempt = attempt;
     hello.rank = rank;
+    hello.world_size = 64;
     hello.incarnation = incarnation;
     EXPECT_TRUE(SendRecord(wire::RecordType::kHello, wire::Encode(hello)));
     const auto reply = Receive();

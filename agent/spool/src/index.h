@@ -1,6 +1,7 @@
 // What the spool knows about its segments and sources. Memory per source and segment, not per record.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -53,7 +54,7 @@ struct Index {
 
 // Notes a durable record. The segment exists in the index.
 inline void AddRecord(Source& source, Segment& segment, uint32_t id, uint64_t seq, uint64_t offset) {
-  source.durable_seq = seq;
+  source.durable_seq = std::max(source.durable_seq, seq);
   if (seq <= source.acked_seq) return;
   const auto [range, is_new] = source.ranges.try_emplace(segment.number, Range{id, seq, seq, offset, 0});
   range->second.last_seq = seq;

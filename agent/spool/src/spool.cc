@@ -70,9 +70,21 @@ Result<std::unique_ptr<Spool>> Spool::Open(FileSystem& fs, const std::string& di
   std::vector<uint64_t> dead;
   impl->CollectDead(&dead);
   impl->DeleteSegments(dead);
+  FS_RETURN_IF_ERROR(impl->SyncAll());
   std::erase_if(impl->index.sources, [](const auto& entry) { return entry.second->idle(); });
   for (uint64_t number : found.scanned) impl->WriteIndexFile(number);
   return std::unique_ptr<Spool>(new Spool(std::move(impl)));
+}
+
+// The process before may have been killed between a write and its sync. What was found is promised to
+// trainers from here on (OpenSource, repetitions), so it must be on the disk, not in the kernel's memory
+// alone.
+Status Spool::Impl::SyncAll() {
+  for (const auto& [number, segment] : index.segments) {
+    FS_ASSIGN_OR_RETURN(const auto file, fs.OpenAppend(SegmentPath(number)));
+    FS_RETURN_IF_ERROR(file->Sync());
+  }
+  return fs.SyncDir(dir);
 }
 
 Spool::~Spool() {
@@ -291,8 +303,11 @@ void Spool::Acknowledge(const SourceKey& key, uint64_t seq) {
   std::unique_lock lock(impl.mutex);
   const auto source = impl.index.FindSource(key);
   if (source == nullptr) return;
-  seq = std::min(seq, source->durable_seq);  // a server cannot have what was never here
   if (seq <= source->acked_seq) return;
+  // More than is known here: the server has it from an earlier life of the source, which this spool has
+  // forgotten. What the trainer repeats of it is durable already, and nobody would acknowledge it a second
+  // time.
+  source->durable_seq = std::max(source->durable_seq, seq);
   source->acked_seq = seq;
   impl.acks_dirty = true;
   std::vector<uint64_t> dead;

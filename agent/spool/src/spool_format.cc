@@ -68,11 +68,12 @@ std::string SegmentName(uint64_t number) {
 
 std::optional<uint64_t> ParseSegmentName(std::string_view name) {
   if (!name.starts_with(kSegmentPrefix)) return std::nullopt;
-  name.remove_prefix(kSegmentPrefix.size());
+  const std::string_view digits = name.substr(kSegmentPrefix.size());
   uint64_t number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error != std::errc() || end != name.data() + name.size() || number == 0) return std::nullopt;
-  return number;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc() || number == 0 || number == UINT64_MAX) return std::nullopt;
+  // Only as SegmentName writes it: the file is found again by its number.
+  return SegmentName(number) == name ? std::optional(number) : std::nullopt;
 }
 
 std::string EncodeSegment(int64_t created_unix_ns) {

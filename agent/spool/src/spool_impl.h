@@ -41,6 +41,8 @@ struct Spool::Impl {
 
   std::string SegmentPath(uint64_t number) const;
 
+  Status SyncAll();
+
   // spool.cc: committing. Called by the leader, without the lock, while `committing` is true.
   Status WriteGroup(const std::vector<Batch*>& group, std::vector<Written>* written, uint64_t* repeated);
   Status WriteBatch(const Batch& batch, std::map<const Source*, uint64_t>* last_seqs,

@@ -120,7 +120,8 @@ class Spool {
   // out of range.
   Status Append(const SourceKey& key, std::span<const SpoolItem> items);
 
-  // Every record of the source up to seq has arrived for good and may go. Positions only rise.
+  // Every record of the source up to seq has arrived for good and may go, or need not be kept when it comes
+  // (a source may have been forgotten here while the server knows it). Positions only rise.
   void Acknowledge(const SourceKey& key, uint64_t seq);
 
   // Reads the durable records of a source with seq > after, in order, for ever. The reader must not outlive
