@@ -1,10 +1,12 @@
 // The C functions: nothing but null checks, inertness, and a net for exceptions.
 #include <cstdio>
+#include <memory>
 #include <new>
 
 #include "convert.h"
 #include "foreshock/sdk/fork_guard.h"
 #include "foreshock/sdk/interventions.h"
+#include "open_runs.h"
 #include "run.h"
 
 namespace sdk = foreshock::sdk;
@@ -89,7 +91,9 @@ fs_status fs_open(const fs_options* given, fs_run** run) {
       LogOpen(&options, "nothing is recorded: " + read.status().message());
       return FS_ERR_ARGUMENT;
     }
-    *run = new fs_run(std::move(read).value(), foreshock::SystemClock::Instance());
+    auto made = std::make_unique<fs_run>(std::move(read).value(), foreshock::SystemClock::Instance());
+    if (!made->inert()) sdk::RememberOpen(made.get());
+    *run = made.release();
     return FS_OK;
   } catch (...) {
     return FS_ERR_MEMORY;
@@ -107,6 +111,7 @@ fs_status fs_close(fs_run* run, fs_end end) {
     run->Close(end);
     return FS_OK;
   });
+  sdk::ForgetOpen(run);
   delete run;
   return status;
 }

@@ -287,3 +287,8 @@ void fs_run::Close(fs_end end) {
   exporter_->Stop(static_cast<wire::GoodbyeStatus>(end), std::max<int64_t>(last_step_, 0),
                   options_.flush_timeout);
 }
+
+void fs_run::FlushAtExit() {
+  if (inert() || exporter_ == nullptr || broken_) return;
+  exporter_->Stop(wire::GoodbyeStatus::kUnspecified, 0, options_.flush_timeout);
+}

@@ -81,6 +81,8 @@ struct fs_run {
 
   void Stats(fs_stats* stats) const;
   void Close(fs_end end);
+  // The process exits without fs_close: sends what is left, announces no end.
+  void FlushAtExit();
 
  private:
   static constexpr int32_t kUnknown = -1;

@@ -51,6 +51,29 @@ TEST(ForkTest, AForkedChildIsInert) {
   EXPECT_TRUE(recording.warnings.empty());
 }
 
+// A process that ends by exit() sends what it has and announces no end; its own forked child that exits does
+// neither.
+TEST(ForkTest, ExitWithoutCloseLosesNothing) {
+  TempDir dir;
+  const std::string address = "file:" + (dir / "run.fsk");
+  const pid_t child = fork();
+  if (child == 0) {
+    fs_options options = TestOptions(address);
+    fs_run* run = nullptr;
+    ToyModel model;
+    if (fs_open(&options, &run) != FS_OK || model.Register(run) != FS_OK) _exit(1);
+    for (int64_t t = 0; t < 50; ++t) model.Step(run, t);
+    if (fork() == 0) exit(0);
+    exit(0);
+  }
+  int state = 0;
+  ASSERT_EQ(waitpid(child, &state, 0), child);
+  EXPECT_EQ(WEXITSTATUS(state), 0);
+  const Recording recording = ReadRecording(dir / "run.fsk");
+  EXPECT_EQ(recording.frames.size(), 50u);
+  EXPECT_TRUE(recording.goodbyes.empty());
+}
+
 TEST(ForkTest, AChildMayOpenItsOwnRun) {
   TempDir dir;
   const std::string address = "file:" + (dir / "run.fsk"), own = "file:" + (dir / "child.fsk");

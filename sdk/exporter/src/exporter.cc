@@ -64,8 +64,8 @@ struct Exporter::State {
   std::chrono::milliseconds backoff;
   uint64_t next_seq = 1;
   uint64_t highest_sent = 0;
-  bool said_goodbye = false;
-  int failures_at_end = 0;  // to connect, since the goodbye
+  bool ending = false;      // the last record is in the window
+  int failures_at_end = 0;  // to connect, since then
 };
 
 Exporter::Exporter(ExporterOptions options, const FrameLayout& layout, StepQueue& queue,
@@ -150,9 +150,7 @@ void Exporter::Run() {
   counters_.connected = false;
 }
 
-bool Exporter::Flushed() const {
-  return state_->said_goodbye && state_->window.empty() && state_->link->Drained();
-}
+bool Exporter::Flushed() const { return state_->ending && state_->window.empty() && state_->link->Drained(); }
 
 void Exporter::Tick() {
   uint64_t lost = 0;
@@ -179,15 +177,16 @@ void Exporter::TakeRecords() {
     std::lock_guard lock(mutex_);
     stopping = stopping_;
   }
-  if (!stopping || state_->said_goodbye) return;
+  if (!stopping || state_->ending) return;
+  state_->ending = true;
+  state_->retry_at = 0;
+  if (goodbye_ == wire::GoodbyeStatus::kUnspecified) return;  // a process that just ends announces nothing
   wire::Goodbye goodbye;
   goodbye.seq = state_->next_seq++;
   goodbye.step = goodbye_step_;
   goodbye.status = goodbye_;
   goodbye.time_unix_ns = static_cast<uint64_t>(std::max<int64_t>(clock_.WallNanos(), 0));
   state_->window.Add(goodbye.seq, wire::RecordType::kGoodbye, wire::Encode(goodbye));
-  state_->said_goodbye = true;
-  state_->retry_at = 0;
 }
 
 void Exporter::AddRecord(const StepRecord& record, uint64_t dropped_before) {
@@ -237,7 +236,7 @@ void Exporter::Down(const Status& why) {
   counters_.connected = false;
   state_->retry_at = clock_.MonotonicNanos() + std::chrono::nanoseconds(state_->backoff).count();
   state_->backoff = std::min(state_->backoff * 2, options_.last_backoff);
-  if (state_->said_goodbye) {
+  if (state_->ending) {
     // A side that is away is not waited for to the end of the flush time.
     ++state_->failures_at_end;
     state_->retry_at = clock_.MonotonicNanos() + kTick.count() * 1'000'000;

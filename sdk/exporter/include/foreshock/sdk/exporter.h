@@ -82,7 +82,7 @@ class Exporter {
 
   // Starts the thread. kResourceExhausted when the system gives none.
   Status Start();
-  // Sends what is left and a Goodbye, waiting up to `timeout` for the acknowledgement; then ends the thread.
+  // Sends what is left and a Goodbye (none for kUnspecified), waiting up to `timeout` for the acknowledgement; then ends the thread.
   void Stop(wire::GoodbyeStatus status, int64_t step, std::chrono::milliseconds timeout);
   // Trainer's thread: a line for the log, written by the background thread, because a log may block.
   void PostLog(LogLevel level, const char* text) noexcept;
