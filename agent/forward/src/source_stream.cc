@@ -128,7 +128,8 @@ SourceStream::End SourceStream::SendRecords(rpc::IngestStream& stream, const std
     std::lock_guard lock(mutex_);
     after = acked_seq_;
   }
-  lost_before_next_ = 0;
+  last_sent_seq_ = after;
+  lost_some_ = false;
   const auto reader = spool_.Read(key_, after);
   for (;;) {
     SpoolRecord record;
@@ -162,18 +163,18 @@ Status SourceStream::SendRecord(rpc::IngestStream& stream, SpoolRecord record) {
   if (record.lost_before > 0) {
     LogError(kComponent, "the spool has lost records to corruption",
              {{"source", key_.ToString()}, {"records", record.lost_before}, {"before_seq", record.seq}});
-    lost_before_next_ += record.lost_before;
+    lost_some_ = true;
   }
   if (TooLong(record)) {
-    ++lost_before_next_;
+    lost_some_ = true;
     return OkStatus();
   }
-  if (lost_before_next_ > 0) {
-    const auto head = wire::PeekHead(record.payload);
-    const uint64_t dropped = lost_before_next_ + (head.ok() ? head->dropped_before : 0);
-    record.payload = wire::WithDroppedBefore(std::move(record.payload), dropped);
-    lost_before_next_ = 0;
+  // What is missing here may have declared gaps of its own: the numbers alone say how much the server lacks.
+  if (lost_some_) {
+    record.payload = wire::WithDroppedBefore(std::move(record.payload), record.seq - last_sent_seq_ - 1);
+    lost_some_ = false;
   }
+  last_sent_seq_ = record.seq;
   FS_RETURN_IF_ERROR(stream.Write(static_cast<wire::RecordType>(record.type), record.payload));
   state_.CountSent();
   return OkStatus();

@@ -56,7 +56,9 @@ class SourceStream {
   std::atomic<bool> progressed_{false};  // the server acknowledged something in this stream
   std::atomic<bool> error_logged_{false};
 
-  uint64_t lost_before_next_ = 0;  // seqs that the next record must declare lost; the sending thread's own
+  // The sending thread's own: where the server is, and whether records behind that will not come.
+  uint64_t last_sent_seq_ = 0;
+  bool lost_some_ = false;
 
   std::mutex mutex_;  // guards everything below
   std::condition_variable changed_;

@@ -145,10 +145,12 @@ class ForwarderTest : public ::testing::Test {
     hello.incarnation = incarnation;
     ASSERT_TRUE(spool_->OpenSource(Key(incarnation), wire::Encode(hello)).ok());
   }
-  void Append(uint64_t incarnation, uint64_t first, uint64_t last, size_t padding = 0) {
+  void Append(uint64_t incarnation, uint64_t first, uint64_t last, size_t padding = 0,
+              uint64_t dropped_before = 0) {
     for (uint64_t seq = first; seq <= last; ++seq) {
       wire::Event event;
       event.seq = seq;
+      event.dropped_before = dropped_before;
       event.detail = std::string(padding, 'x');
       const std::string payload = wire::Encode(event);
       const SpoolItem item{seq, static_cast<uint8_t>(wire::RecordType::kEvent), payload};
@@ -307,6 +309,22 @@ TEST_F(ForwarderTest, ARecordTheServerCanNeverTakeIsLeftOutAndDeclared) {
   EXPECT_EQ(heads[2].seq, 4u);
   EXPECT_EQ(heads[2].dropped_before, 1u);
   EXPECT_EQ(forwarder_->Stats().undeliverable, 1u);
+}
+
+// The record that is left out had itself declared that three are missing.
+TEST_F(ForwarderTest, AGapOfARecordThatIsLeftOutIsDeclaredByTheNext) {
+  memory_.max_message_bytes = 2000;
+  Open(1);
+  Append(1, 1, 2);
+  Append(1, 6, 6, 5000, 3);
+  Append(1, 9, 9, 0, 2);
+  StartForwarder();
+  WaitUntil([&] { return AllAcknowledged(); });
+  std::lock_guard lock(memory_.mutex);
+  const auto& heads = memory_.sources[1].heads;
+  ASSERT_EQ(heads.size(), 3u);
+  EXPECT_EQ(heads[2].seq, 9u);
+  EXPECT_EQ(heads[2].dropped_before, 6u);
 }
 
 TEST_F(ForwarderTest, ANewHelloIsToldToTheServer) {
