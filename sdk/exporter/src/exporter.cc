@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 
 #include "agent_starter.h"
 #include "foreshock/sdk/frame_encoder.h"
@@ -30,6 +31,11 @@ std::unique_ptr<Link> MakeLink(const ExporterOptions& options, const Clock& cloc
       break;
   }
   return nullptr;
+}
+
+uint64_t NewIncarnation() {
+  std::random_device random;
+  return (static_cast<uint64_t>(random()) << 32 | random()) | 1;  // never 0
 }
 
 // Blocks every signal for the life of the object, so that a thread made meanwhile has all of them blocked.
@@ -259,12 +265,23 @@ void Exporter::Complain(const std::string& why) {
 void Exporter::Receive() {
   std::vector<wire::Reply> replies;
   const Status status = state_->link->Pump(&replies);
-  for (const wire::Reply& reply : replies) OnReply(reply);
+  for (const wire::Reply& reply : replies) {
+    OnReply(reply);
+    if (state_->phase == State::kDown) return;
+  }
   if (!status.ok()) Down(status);
 }
 
 void Exporter::OnReply(const wire::Reply& reply) {
   if (reply.hello && state_->phase == State::kGreeting) {
+    // The other side has records of this incarnation that this process never made: it is a copy (a restored
+    // snapshot), and what it sends would be taken for repetitions.
+    if (reply.hello->durable_seq >= state_->next_seq) {
+      options_.hello.incarnation = NewIncarnation();
+      return Down(Status(
+          Code::kUnavailable,
+          options_.address.ToString() + ": knows another process by this incarnation; taking a new one"));
+    }
     if (options_.hello.attempt.empty()) {
       options_.hello.attempt = reply.hello->attempt;
       options_.hello.attempt_source = reply.hello->attempt_source;

@@ -1,5 +1,6 @@
 // file: a recording. Written records count as acknowledged: they are in the kernel's hands.
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +25,13 @@ class FileLink final : public Link {
     fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd_ < 0) return Failure("open");
     CloseInChild(fd_);
+    // Frames belong to the last Hello before them, so two processes in one file could not be told apart
+    // again. A file system without locks does not keep anyone from recording.
+    if (flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      Stop();
+      return Status(Code::kUnavailable,
+                    path_ + ": another process writes there; each rank needs a file of its own");
+    }
     struct stat info = {};
     if (fstat(fd_, &info) != 0) return Failure("stat");
     good_size_ = info.st_size;

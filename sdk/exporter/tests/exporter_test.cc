@@ -98,6 +98,21 @@ TEST_F(ExporterTest, DeliversInOrderAndTakesTheMintedAttempt) {
   EXPECT_EQ(receiver.hellos()[0].attempt, "");
 }
 
+// A copy of a process (a restored snapshot) numbers its records anew under the same incarnation.
+TEST_F(ExporterTest, AnIncarnationThatTheReceiverKnowsFromAnotherIsReplaced) {
+  TestReceiver receiver(Socket());
+  receiver.durable_at_hello = 1000;
+  Start();
+  ASSERT_TRUE(receiver.WaitForHello(1));
+  receiver.durable_at_hello = 0;
+  PublishStep(0);
+  ASSERT_TRUE(receiver.WaitFor([](const auto& got) { return got.size() == 1; }));
+  EXPECT_EQ(receiver.records()[0].seq, 1u);
+  EXPECT_EQ(receiver.records()[0].dropped_before, 0u);
+  EXPECT_NE(receiver.hellos().back().incarnation, receiver.hellos().front().incarnation);
+  EXPECT_NE(receiver.hellos().back().incarnation, 0u);
+}
+
 TEST_F(ExporterTest, AQueueThatOverflowedDeclaresTheGap) {
   TestReceiver receiver(Socket());
   for (int64_t t = 0; t < 20; ++t) PublishStep(t);  // 8 fit
