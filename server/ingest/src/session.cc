@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "attempts.h"
-#include "check_hello.h"
 #include "foreshock/base/logging.h"
+#include "foreshock/wire/check.h"
 
 namespace foreshock::ingest {
 namespace {
@@ -56,7 +56,7 @@ void Session::OnHello(std::string payload) {
     status = Status(Code::kInvalidArgument, "hello: a second one on the same stream");
   if (status.ok()) {
     if (hello->world_size == 0) hello->world_size = 1;
-    status = CheckHello(*hello);
+    status = wire::CheckHello(*hello);
   }
   if (status.ok()) status = OpenSource(std::move(hello).value());
   if (status.ok()) return;
@@ -136,8 +136,10 @@ Status Session::Fill(wire::Record record, store::Append* append) {
       FS_RETURN_IF_ERROR(take(wire::DecodeGoodbye(append->payload), &append->goodbye));
       break;
     default:
-      return Status(Code::kInvalidArgument, "record: type " + std::to_string(static_cast<int>(append->type)) +
-                                                " is not for a server");
+      // From a newer sender: kept, for whoever will know it, and acknowledged.
+      FS_ASSIGN_OR_RETURN(append->head, wire::PeekHead(append->payload));
+      append->quarantine =
+          "record: type " + std::to_string(static_cast<int>(append->type)) + " is not known to this server";
   }
   if (append->head.seq == 0) return Status(Code::kInvalidArgument, "seq: 0, counts from 1");
   if (append->frame == nullptr || !append->quarantine.empty()) return OkStatus();

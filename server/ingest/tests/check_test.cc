@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 
 #include "check_frame.h"
-#include "check_hello.h"
 #include "foreshock/base/catalogue.h"
+#include "foreshock/wire/check.h"
 
 namespace foreshock::ingest {
 namespace {
+
+using wire::CheckHello, wire::CheckName;
 
 wire::Hello GoodHello() {
   wire::Hello hello;
@@ -38,7 +40,7 @@ TEST(CheckHello, RefusalsNameFieldValueAndLimit) {
   EXPECT_EQ(Refusal([](auto& h) { h.run = "a\nb"; }), "run: byte 10 at position 1, must be printable UTF-8");
   EXPECT_EQ(Refusal([](auto& h) { h.attempt = "a\xFF"; }),
             "attempt: byte 255 at position 1, must be printable UTF-8");
-  EXPECT_EQ(Refusal([](auto& h) { h.wire_version = 2; }), "wire_version: 2, this server speaks 1");
+  EXPECT_EQ(Refusal([](auto& h) { h.wire_version = 2; }), "wire_version: 2, this receiver speaks 1");
   EXPECT_EQ(Refusal([](auto& h) { h.incarnation = 0; }),
             "incarnation: 0, must be a random number other than 0");
   EXPECT_EQ(Refusal([](auto& h) { h.rank = 1; }), "rank: 1, must be less than world_size, 1");

@@ -196,6 +196,22 @@ TEST_F(IngestTest, AWildStepIsQuarantinedAcknowledgedAndToldOf) {
   EXPECT_EQ(store_->ReadQuarantine("run", 10)->size(), 1u);
 }
 
+TEST_F(IngestTest, RecordsOfALaterTypeAreKeptApartAndAcknowledged) {
+  Sender sender = Connect(HelloOf("run"));
+  sender.Frame(1, 1);
+  wire::Goodbye later;
+  later.seq = 2;
+  sender.Send(static_cast<RecordType>(6), wire::Encode(later));
+  sender.Frame(3, 2);
+  EXPECT_TRUE(sender.Finish().ok());
+  EXPECT_EQ(sender.last().durable_seq, 3u);
+  EXPECT_EQ(Steps("run"), (std::vector<int64_t>{1, 2}));
+  const auto kept = store_->ReadQuarantine("run", 10);
+  ASSERT_EQ(kept->size(), 1u);
+  EXPECT_EQ(static_cast<int>(kept->at(0).type), 6);
+  EXPECT_EQ(store_->GetAttempt("run", "")->sources.at(0).gaps, 0u);
+}
+
 TEST_F(IngestTest, WrongShapesAndUnknownLayersAreKeptApart) {
   Sender sender = Connect(HelloOf("run"));
   wire::Frame frame;

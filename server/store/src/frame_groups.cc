@@ -9,12 +9,12 @@ namespace {
 
 // Frames of one incarnation by seq -> the last whole one, or the last parts.
 wire::Frame Newest(std::vector<wire::Frame> frames) {
-  // The newest frame starts at the last record whose part number does not go on from the one before it.
+  // The parts of one frame have rising seqs without a hole, so seq - part tells them from those of the same
+  // step sent before.
+  const auto first_seq = [](const wire::Frame& frame) { return frame.seq - frame.part; };
   size_t start = frames.size() - 1;
-  while (start > 0 && frames[start].parts > 1 && frames[start - 1].parts == frames[start].parts &&
-         frames[start - 1].part < frames[start].part) {
+  while (start > 0 && frames[start].parts > 1 && first_seq(frames[start - 1]) == first_seq(frames.back()))
     --start;
-  }
   frames.erase(frames.begin(), frames.begin() + static_cast<ptrdiff_t>(start));
   return JoinParts(std::move(frames));
 }

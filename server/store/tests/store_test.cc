@@ -142,6 +142,27 @@ TEST_F(StoreTest, PartsOfAFrameAreJoined) {
   EXPECT_EQ(frames[0].frame.series.back().layer, 7u);
 }
 
+// A step that a process repeats, both times in parts, of which the first time the end and the second time the
+// beginning was lost: halves of two frames make no whole one.
+TEST_F(StoreTest, PartsOfTwoFramesAreNotJoined) {
+  wire::Frame frame = test::FrameOf(9, 1);
+  for (uint32_t layer = 0; layer < 8; ++layer)
+    frame.series.push_back(test::HeadSeries(kLogitMax, layer, {1, 2, 3}));
+  const SourceId source = Source(HelloOf("run")).id;
+  Records first = Records(source).Split(frame, 128);
+  const size_t parts = first.list.size();
+  ASSERT_GT(parts, 2u);
+  Records second = Records(source, 1 + parts).Split(frame, 128);
+  first.list.resize(1);
+  second.list.erase(second.list.begin());
+  Put(first);
+  Put(second);
+  const auto frames = Read({.run = "run"});
+  ASSERT_EQ(frames.size(), 1u);
+  EXPECT_EQ(frames[0].frame.parts, parts);
+  EXPECT_LT(frames[0].frame.series.size(), frame.series.size());
+}
+
 TEST_F(StoreTest, MissingNanAndInfComeBackBitForBit) {
   wire::Frame frame = test::FrameOf(1, std::nanf("0x12"));
   wire::Series series =
