@@ -43,6 +43,7 @@ class Summary final : public Command {
         [this](ArgSink& sink) {
           sink.Positionals("RUN", &runs_, "runs' names");
           sink.Option("--expect", &expected_, "verdict expected of each run, in their order");
+          sink.Option("--onset", &onset_, "step at which a fault began, where the runs do not tell");
           sink.Option("--every", &every_, "a loss sample is a step divisible by this");
           server_.Declare(sink);
         }};

@@ -42,8 +42,9 @@ std::string WatchView::OnStep(const v1::StepReply& step, const std::function<v1:
   const std::optional<double> loss = ScalarValue(step.frame(), "loss");
   if (loss && step.step() % kDefaultEverySteps == 0) loss_.Add(step.step(), *loss);
   std::string out = CollapseLine();
-  if (last_line_ && step.step() < *last_line_ + options_.every_steps && step.step() >= *last_line_)
-    return out;
+  // Lines stand at multiples of every_steps, whenever the watcher came; a resumed run that goes back gets one
+  // too.
+  if (last_line_ && step.step() / options_.every_steps == *last_line_ / options_.every_steps) return out;
   last_line_ = step.step();
   out += "step " + PadLeft(std::to_string(step.step()), 7) + "  loss " + PadLeft(FormatNumber(loss), 6);
   if (const auto norm = ScalarValue(step.frame(), "grad_norm")) {

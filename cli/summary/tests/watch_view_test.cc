@@ -52,9 +52,11 @@ void Learn(WatchView* view) {
 
 TEST(WatchView, ALineEachTimeEnoughStepsHaveGoneBy) {
   WatchView view({}, Style{});
-  EXPECT_EQ(view.Take(Step(0, 5.5f), nullptr), "step       0  loss    5.5\n");
+  EXPECT_EQ(view.Take(Step(3, 5.5f), nullptr), "step       3  loss    5.5\n") << "the first one it sees";
   EXPECT_THAT(view.Take(Step(49, 5.4f), nullptr), IsEmpty());
   EXPECT_THAT(view.Take(Step(50, 5.4f), nullptr), HasSubstr("step      50"));
+  EXPECT_THAT(view.Take(Step(99, 5.4f), nullptr), IsEmpty());
+  EXPECT_THAT(view.Take(Step(103, 5.4f), nullptr), HasSubstr("step     103")) << "step 100 was not seen";
   EXPECT_THAT(view.Take(Step(20, 5.5f), nullptr), HasSubstr("step      20")) << "a resumed run goes back";
 }
 
