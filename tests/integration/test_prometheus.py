@@ -49,12 +49,6 @@ class Metrics(harness.Case):
         self.assertGreater(float(result[0]["value"][1]), 0)
         self.assertTrue(until(lambda: ask('foreshock_loss{run="gpt"}'), "the loss"))
 
-    def test_a_finished_run_leaves(self):
-        self.processes[-1].stop()  # the trainer: announces its end when told to stop, or goes silent
-        self.train(self.node.address, "short", 20, name="short")
-        self.await_end(self.daemon, "short")
-        until(lambda: 'run="short"' not in self.http(self.daemon, "/metrics"), "the finished run to leave /metrics")
-
 
 if __name__ == "__main__":
     harness.main()
