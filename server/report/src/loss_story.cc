@@ -8,22 +8,24 @@ namespace {
 
 constexpr double kWeight = 0.1;
 constexpr double kRise = 0.5;
+constexpr double kLearned = 1.0;
 
 }  // namespace
 
-LossStory TellLoss(const std::vector<Point>& loss) {
+LossStory TellLoss(const std::vector<Point>& loss, int64_t every_steps) {
   LossStory story;
   if (loss.empty()) return story;
   story.last = loss.back().value;
   std::optional<double> smoothed, first;
   std::optional<int64_t> above;  // since when
   for (const Point& point : loss) {
+    if (point.step % every_steps != 0) continue;
     const bool finite = std::isfinite(point.value);
     if (finite) smoothed = smoothed ? *smoothed + kWeight * (point.value - *smoothed) : point.value;
     if (!smoothed) continue;
     if (!first) first = smoothed;
     if (!story.best || *smoothed < *story.best) story.best = smoothed;
-    const bool bad = !finite || (*smoothed > *story.best + kRise && *story.best < *first - kRise);
+    const bool bad = !finite || (*smoothed > *story.best + kRise && *story.best <= *first - kLearned);
     if (!bad) {
       above.reset();
     } else if (!above) {

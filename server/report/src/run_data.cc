@@ -9,6 +9,7 @@
 namespace foreshock::report {
 namespace {
 
+constexpr int64_t kLossSampleSteps = 10;  // the SDK's own sampling interval, as in `foreshock summary`
 constexpr uint16_t kHeadSignals[] = {kQkSigma1,        kLogitMax,          kSaturatedRowFraction,
                                      kTiedRowFraction, kUpdateSignMean1,   kEntropyMean,
                                      kDeltaError,      kOutputRoundingBias};
@@ -197,7 +198,7 @@ Result<RunData> ReadRun(const ReportOptions& options, const std::string& run) {
   data.state = store::StateOf(data.attempt, options.clock->WallNanos(),
                               static_cast<int64_t>(options.silent_after_seconds * 1e9));
   FS_ASSIGN_OR_RETURN(data.loss, ReadLoss(*options.store, data.attempt));
-  data.story = TellLoss(data.loss);
+  data.story = TellLoss(data.loss, kLossSampleSteps);
   FS_RETURN_IF_ERROR(ReadAlertsAndActions(options, &data));
   FS_ASSIGN_OR_RETURN(const auto events, options.store->ReadEvents(run, data.attempt.attempt));
   for (const store::StoredEvent& stored : events) data.events.push_back(stored.event);

@@ -29,6 +29,13 @@ TEST(TellLoss, ARiseThatStaysIsACollapse) {
   EXPECT_LE(*story.collapse_step, 104);
 }
 
+TEST(TellLoss, OnlySampledStepsCount) {
+  std::vector<float> then;
+  for (int i = 0; i < 200; ++i) then.push_back(i % 10 == 0 ? 2 : 9);  // high between the samples
+  EXPECT_FALSE(TellLoss(Learned(then), 10).collapse_step);
+  EXPECT_TRUE(TellLoss(Learned(then), 1).collapse_step);
+}
+
 TEST(TellLoss, ASpikeThatComesBackIsNone) {
   std::vector<float> then(50, 8);
   then.resize(200, 2);
