@@ -12,7 +12,7 @@ namespace {
 std::string Step(std::optional<int64_t> step) { return step ? "step " + std::to_string(*step) : "-"; }
 
 std::string Fault(const RunSummary& s) {
-  if (s.fault.empty()) return "none";
+  if (s.fault.empty()) return "not told";
   return Printable(s.fault) + (s.onset_step ? " from step " + std::to_string(*s.onset_step) : "");
 }
 
