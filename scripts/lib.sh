@@ -6,7 +6,7 @@ FS_LOGS=$FS_ROOT/build/logs
 FS_TOOLS=$FS_ROOT/build/tools
 FS_STARTED=$SECONDS
 
-# Debian 12 names, all tried there. Ubuntu 24.04 has packages of all these names; Foreshock is untested on it.
+# Debian 12 names, all tried there. Foreshock is untested on Ubuntu 24.04, and its names are not yet checked.
 FS_BUILD_PACKAGES=(
   g++ cmake ninja-build ccache pkg-config
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libprotozero-dev
