@@ -1,10 +1,8 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "foreshock/rpc/grpc_channel.h"
+#include "read_pem.h"
 
 namespace foreshock::rpc {
 namespace {
@@ -26,22 +24,17 @@ class ChannelImpl final : public Channel {
   std::shared_ptr<grpc::Channel> channel_;
 };
 
-Status ReadFile(const char* field, const std::string& path, std::string* out) {
-  if (path.empty()) return OkStatus();
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return Status(Code::kInvalidArgument, std::string(field) + ": cannot read " + path);
-  std::stringstream text;
-  text << in.rdbuf();
-  *out = text.str();
-  return OkStatus();
+// An option that may be absent.
+Status ReadIfGiven(const char* field, const std::string& path, std::string* out) {
+  return path.empty() ? OkStatus() : ReadPem(field, path, out);
 }
 
 Result<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const ChannelOptions& options) {
   if (!options.tls) return grpc::InsecureChannelCredentials();
   grpc::SslCredentialsOptions tls;
-  FS_RETURN_IF_ERROR(ReadFile("ca_file", options.ca_file, &tls.pem_root_certs));
-  FS_RETURN_IF_ERROR(ReadFile("cert_file", options.cert_file, &tls.pem_cert_chain));
-  FS_RETURN_IF_ERROR(ReadFile("key_file", options.key_file, &tls.pem_private_key));
+  FS_RETURN_IF_ERROR(ReadIfGiven("ca_file", options.ca_file, &tls.pem_root_certs));
+  FS_RETURN_IF_ERROR(ReadIfGiven("cert_file", options.cert_file, &tls.pem_cert_chain));
+  FS_RETURN_IF_ERROR(ReadIfGiven("key_file", options.key_file, &tls.pem_private_key));
   return grpc::SslCredentials(tls);
 }
 

@@ -4,24 +4,13 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "ingest_reactor.h"
+#include "read_pem.h"
 
 namespace foreshock::rpc {
 namespace {
 
 constexpr int kMinPingIntervalMs = 10'000;  // clients ping every minute (channel.cc): never too many
-
-Status ReadFile(const char* field, const std::string& path, std::string* out) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return Status(Code::kInvalidArgument, std::string(field) + ": cannot read " + path);
-  std::stringstream text;
-  text << in.rdbuf();
-  *out = text.str();
-  return OkStatus();
-}
 
 Result<std::shared_ptr<grpc::ServerCredentials>> Credentials(const ServerOptions& options) {
   if (options.cert_file.empty()) return grpc::InsecureServerCredentials();
@@ -29,10 +18,10 @@ Result<std::shared_ptr<grpc::ServerCredentials>> Credentials(const ServerOptions
   grpc::SslServerCredentialsOptions tls(mutual ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
                                                : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
   grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
-  FS_RETURN_IF_ERROR(ReadFile("cert_file", options.cert_file, &pair.cert_chain));
-  FS_RETURN_IF_ERROR(ReadFile("key_file", options.key_file, &pair.private_key));
+  FS_RETURN_IF_ERROR(ReadPem("cert_file", options.cert_file, &pair.cert_chain));
+  FS_RETURN_IF_ERROR(ReadPem("key_file", options.key_file, &pair.private_key));
   tls.pem_key_cert_pairs.push_back(pair);
-  if (mutual) FS_RETURN_IF_ERROR(ReadFile("client_ca_file", options.client_ca_file, &tls.pem_root_certs));
+  if (mutual) FS_RETURN_IF_ERROR(ReadPem("client_ca_file", options.client_ca_file, &tls.pem_root_certs));
   return grpc::SslServerCredentials(tls);
 }
 
