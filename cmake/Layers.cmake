@@ -18,11 +18,12 @@ set(FORESHOCK_LAYERS
   "proto/json -> proto/messages proto/wire"
 
   # sdk
-  "sdk/probe -> sdk/kernels"
+  "sdk/cuda -> sdk/kernels"
+  "sdk/probe -> sdk/kernels sdk/cuda"
   "sdk/guard -> sdk/probe sdk/kernels"
-  "sdk/sampler -> sdk/probe"
+  "sdk/sampler -> sdk/probe sdk/cuda"
   "sdk/exporter -> sdk/sampler sdk/guard proto/wire"
-  "sdk/capi -> sdk/kernels sdk/probe sdk/guard sdk/sampler sdk/exporter proto/wire"
+  "sdk/capi -> sdk/kernels sdk/cuda sdk/probe sdk/guard sdk/sampler sdk/exporter proto/wire"
   "sdk/grpc -> proto/rpc proto/wire sdk/exporter"
 
   # agent
@@ -53,7 +54,7 @@ set(FORESHOCK_LAYERS
 
   # what a user would link, and nothing else
   "tests/trainer/* -> sdk/capi tests/trainer/* !base/* !proto/* !agent/* !server/* !cli/*"
-  "tests/trainer/* -> !sdk/kernels !sdk/probe !sdk/guard !sdk/sampler !sdk/exporter !sdk/grpc"
+  "tests/trainer/* -> !sdk/kernels !sdk/cuda !sdk/probe !sdk/guard !sdk/sampler !sdk/exporter !sdk/grpc"
   "tests/* -> base/* proto/* sdk/* agent/* server/* cli/*"
   "bench/* -> base/* proto/* sdk/* agent/* server/* cli/*"
 )

@@ -1,0 +1,43 @@
+// The runtime's header in a build without CUDA.
+#include "foreshock/sdk/cuda/device.h"
+#include "foreshock/sdk/cuda/device_buffer.h"
+
+namespace foreshock::cuda {
+namespace {
+
+constexpr char kReason[] = "this build of Foreshock has no CUDA";
+
+Status NotBuilt() { return Status(Code::kUnimplemented, kReason); }
+
+}  // namespace
+
+const Support& DriverSupport() {
+  static const Support support{false, kReason};
+  return support;
+}
+
+DeviceGuard::DeviceGuard(int device) noexcept : ok_(device == kHost) {}
+DeviceGuard::~DeviceGuard() = default;
+
+bool IsCapturing(Stream) noexcept { return false; }
+Status CudaStatus(int code, const char*) { return code == 0 ? OkStatus() : NotBuilt(); }
+
+Result<DeviceBuffer> DeviceBuffer::Make(int, size_t) { return NotBuilt(); }
+DeviceBuffer::~DeviceBuffer() = default;
+DeviceBuffer::DeviceBuffer(DeviceBuffer&&) noexcept {}
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&&) noexcept { return *this; }
+
+Result<PinnedBuffer> PinnedBuffer::Make(int, size_t) { return NotBuilt(); }
+PinnedBuffer::~PinnedBuffer() = default;
+PinnedBuffer::PinnedBuffer(PinnedBuffer&&) noexcept {}
+PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&&) noexcept { return *this; }
+
+Result<DeviceEvent> DeviceEvent::Make(int, bool) { return NotBuilt(); }
+DeviceEvent::~DeviceEvent() = default;
+DeviceEvent::DeviceEvent(DeviceEvent&&) noexcept {}
+DeviceEvent& DeviceEvent::operator=(DeviceEvent&&) noexcept { return *this; }
+Status DeviceEvent::Record(Stream) const noexcept { return NotBuilt(); }
+Status DeviceEvent::Reached() const noexcept { return NotBuilt(); }
+double DeviceEvent::NanosSince(const DeviceEvent&) const noexcept { return 0; }
+
+}  // namespace foreshock::cuda
