@@ -6,7 +6,8 @@ FS_LOGS=$FS_ROOT/build/logs
 FS_TOOLS=$FS_ROOT/build/tools
 FS_STARTED=$SECONDS
 
-# Debian 12 names, all tried there. Foreshock is untested on Ubuntu 24.04, and its names are not yet checked.
+# Debian 12 names, all tried there. Ubuntu 24.04 has packages of the same names (docs/design/2026-11-29-dependencies.md
+# lists the versions); Foreshock is untested there.
 FS_BUILD_PACKAGES=(
   g++ cmake ninja-build ccache pkg-config
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libprotozero-dev
