@@ -97,15 +97,19 @@
 #define FS_API
 #endif
 
+/* Any 32-bit value may stand in an enum that a caller fills, so that a wrong one can be refused. */
 #ifdef __cplusplus
+#define FS_ENUM_INT32 : int32_t
 extern "C" {
+#else
+#define FS_ENUM_INT32
 #endif
 
 #define FS_VERSION "0.1.0"
 
 typedef struct fs_run fs_run; /* made by fs_open, freed by fs_close */
 
-typedef enum fs_status {
+typedef enum fs_status FS_ENUM_INT32 {
   FS_OK = 0,
   FS_NONE = 1,              /* nothing there (fs_action_poll) */
   FS_ERR_ARGUMENT = 2,      /* a value that is never right */
@@ -124,7 +128,7 @@ FS_API const char* fs_status_name(fs_status status);
 FS_API const char* fs_last_error(const fs_run* run);
 FS_API const char* fs_version(void);
 
-typedef enum fs_log_level { FS_LOG_INFO = 0, FS_LOG_WARNING = 1, FS_LOG_ERROR = 2 } fs_log_level;
+typedef enum fs_log_level FS_ENUM_INT32 { FS_LOG_INFO = 0, FS_LOG_WARNING = 1, FS_LOG_ERROR = 2 } fs_log_level;
 /* Called from the background thread or from inside a call. Must not call back into this interface. */
 typedef void (*fs_log_fn)(void* context, fs_log_level level, const char* message);
 
@@ -189,13 +193,13 @@ FS_API fs_status fs_open(const fs_options* options, fs_run** run);
 /* 1 when the handle has an address and this process is not a forked child. */
 FS_API int fs_attached(const fs_run* run);
 
-typedef enum fs_end { FS_FINISHED = 1, FS_FAILED = 2, FS_STOPPED = 3 } fs_end;
+typedef enum fs_end FS_ENUM_INT32 { FS_FINISHED = 1, FS_FAILED = 2, FS_STOPPED = 3 } fs_end;
 /* Says goodbye, waits up to flush_timeout_ms for what is unsent, frees the handle. NULL is fine. */
 FS_API fs_status fs_close(fs_run* run, fs_end end);
 
 /* ---- layers ----------------------------------------------------------------------------------- */
 
-typedef enum fs_dtype { FS_BF16 = 1, FS_FP16 = 2, FS_FP32 = 3, FS_FP64 = 4 } fs_dtype;
+typedef enum fs_dtype FS_ENUM_INT32 { FS_BF16 = 1, FS_FP16 = 2, FS_FP32 = 3, FS_FP64 = 4 } fs_dtype;
 
 /* One projection, W_Q or W_K, of the heads that this rank holds. Of local head h, W of shape [model_dim,
  * head_dim] with q = x W is W(i, j) = data[offset(h) + i * row_stride + j * col_stride], in elements, where
@@ -309,7 +313,7 @@ FS_API fs_status fs_attention_backward(fs_run* run, uint32_t layer, const fs_att
 /* Mean loss of a micro-batch and its tokens, once a micro-batch: the step's loss is weighted by tokens. */
 FS_API fs_status fs_loss(fs_run* run, double mean_loss, double tokens);
 
-typedef enum fs_scalar_id { FS_GRAD_NORM = 2, FS_LEARNING_RATE = 3, FS_LOSS_SCALE = 4 } fs_scalar_id;
+typedef enum fs_scalar_id FS_ENUM_INT32 { FS_GRAD_NORM = 2, FS_LEARNING_RATE = 3, FS_LOSS_SCALE = 4 } fs_scalar_id;
 FS_API fs_status fs_scalar(fs_run* run, fs_scalar_id id, double value);
 
 /* The optimizer does not run in this step. */
@@ -319,7 +323,7 @@ FS_API fs_status fs_step_end(fs_run* run);
 
 /* ---- events ----------------------------------------------------------------------------------- */
 
-typedef enum fs_event_kind {
+typedef enum fs_event_kind FS_ENUM_INT32 {
   FS_EVENT_CHECKPOINT = 1, /* detail: path */
   FS_EVENT_RESUME = 2,     /* step: where training goes on */
   FS_EVENT_PHASE = 3,      /* detail: name, e.g. "context 8192" */
@@ -349,7 +353,7 @@ typedef struct fs_action {
  * allow-list, belong to another attempt or have expired are answered for the trainer and never seen here. */
 FS_API fs_status fs_action_poll(fs_run* run, fs_action* action);
 
-typedef enum fs_action_state { FS_ACTION_TAKEN = 3, FS_ACTION_REFUSED = 4 } fs_action_state;
+typedef enum fs_action_state FS_ENUM_INT32 { FS_ACTION_TAKEN = 3, FS_ACTION_REFUSED = 4 } fs_action_state;
 /* What became of it. After FS_ACTION_TAKEN of enable_qk_norm or qk_clip the logits are watched for 3 samples
  * and "effective" or "no effect" is reported by itself. With the guard enabled, enable_qk_norm taken also
  * switches the guard on for the action's layers from the next step on. detail may be NULL. */
@@ -390,7 +394,7 @@ FS_API fs_status fs_qk_norm_backward(const fs_tensor* x, const fs_tensor* dy, co
 FS_API fs_status fs_qk_clip_factors(const fs_run* run, uint32_t layer, double limit, float* factors,
                                     uint32_t count);
 
-typedef enum fs_projection { FS_WQ = 0, FS_WK = 1 } fs_projection;
+typedef enum fs_projection FS_ENUM_INT32 { FS_WQ = 0, FS_WK = 1 } fs_projection;
 /* Takes an update of one local head off its three leading directions, in place:
  * dW -= sum_i u_i (u_i^T dW v_i) v_i^T. dW(i, j) = delta[i * row_stride + j * col_stride], fp32, [model_dim,
  * head_dim]. FS_ERR_STATE while no spectrum has been taken. */
