@@ -284,7 +284,8 @@ TEST(Unmonitored, AttentionThatNeverComesOrStops) {
       return 2.0;
     });
   }
-  const AlertEvent* fired = FirstFiring(stops.Play(), "unmonitored", Severity::kWarning);
+  const auto events = stops.Play();
+  const AlertEvent* fired = FirstFiring(events, "unmonitored", Severity::kWarning);
   ASSERT_NE(fired, nullptr);
   EXPECT_NE(fired->alert.summary.find("since step 590"), std::string::npos) << fired->alert.summary;
 }
