@@ -1,0 +1,1 @@
+"""Grafana dashboards of Foreshock, generated from the signal catalogue."""
