@@ -49,14 +49,12 @@ if(NOT CUDAToolkit_FOUND OR CUDAToolkit_VERSION VERSION_LESS 13)
 endif()
 
 set(FORESHOCK_WITH_CUDA ON)
-set(CMAKE_CUDA_STANDARD 20)
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 if(CCACHE_PROGRAM)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
-# No --use_fast_math: NaN, infinity and denormals are values.
-string(APPEND CMAKE_CUDA_FLAGS " -Xcompiler=-fvisibility=hidden,-Wall,-Wextra --expt-relaxed-constexpr")
+# No --use_fast_math: NaN, infinity and denormals are values. CMake 3.25 knows nvcc's C++20 by no other name than this.
+string(APPEND CMAKE_CUDA_FLAGS " -std=c++20 -Xcompiler=-fvisibility=hidden,-Wall,-Wextra --expt-relaxed-constexpr")
 if(FORESHOCK_WERROR)
   string(APPEND CMAKE_CUDA_FLAGS " -Werror=all-warnings")
 endif()
