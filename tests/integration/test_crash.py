@@ -11,8 +11,15 @@ STEPS = 400
 
 
 class Killed(harness.Case):
+    known = None
+
     def reference(self):
-        """(step, loss bits) of the same run, recorded: the trainer is deterministic."""
+        """(step, loss bits) of the same run, recorded once: the trainer is deterministic."""
+        if Killed.known is None:
+            Killed.known = self.record_reference()
+        return Killed.known
+
+    def record_reference(self):
         path = self.folder / "reference.fsk"
         self.train(f"file:{path}", "reference", STEPS, name="reference")
         out = []
