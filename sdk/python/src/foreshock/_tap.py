@@ -1,0 +1,143 @@
+"""One watched layer at run time: fills the C structs in from torch tensors and gives them to the library."""
+
+import ctypes as C
+
+import torch
+
+from . import _abi
+
+DTYPES = {torch.bfloat16: _abi.BF16, torch.float16: _abi.FP16, torch.float32: _abi.FP32, torch.float64: _abi.FP64}
+
+
+def put_tensor(out, t, heads_first):
+    """Fills an fs_tensor from a [batch, heads, seq, dim] tensor (or [batch, seq, heads, dim])."""
+    s, h = (2, 1) if heads_first else (1, 2)
+    out.data, out.dtype = t.data_ptr(), DTYPES[t.dtype]
+    out.batch, out.seq, out.heads, out.dim = t.shape[0], t.shape[s], t.shape[h], t.shape[3]
+    out.batch_stride, out.seq_stride, out.head_stride, out.dim_stride = t.stride(0), t.stride(s), t.stride(h), t.stride(3)
+
+
+def put_scores(out, mask, shape):
+    """Fills an fs_scores from a mask that broadcasts to `shape` = (batch, heads, queries, keys)."""
+    full = mask.expand(shape)
+    out.data = mask.data_ptr()
+    if mask.dtype is not torch.bool:
+        out.dtype = DTYPES[mask.dtype]
+    out.batch_stride, out.head_stride, out.query_stride, out.key_stride = full.stride()
+
+
+def fit(t):
+    """As the library takes it: fp64 is measured as fp32."""
+    return t.float() if t.dtype is torch.float64 else t
+
+
+class Tap:
+    """The measuring end of a layer's tap. Called from forward and backward of the trainer; never raises into them."""
+
+    def __init__(self, monitor, layer):
+        self.monitor, self.layer, self.index = monitor, layer, layer.index
+        self.observed = False
+        self.seen = False  # an attention call of this layer went through backward
+        self.off = ""  # why attention is not measured (any more)
+        self.causal = False  # as declared to the library
+        self.counts_tokens = False
+        self._attention = _abi.Attention()
+
+    # ---- forward
+
+    def observe(self, scale, causal, dropout, softcap):
+        """How attention is called, from its first call. Where it was said by hand, that stays."""
+        if self.observed:
+            return
+        self.observed = True
+        layer = self.layer
+        if layer.scale is None:
+            layer.scale = scale
+        if layer.causal is None:
+            layer.causal = bool(causal)
+        layer.softcap = layer.softcap or float(softcap)
+        layer.dropout = float(dropout)
+
+    def called(self, scale, causal, dropout, softcap, q):
+        """Outside of compiled code, each time attention is called, with or without grad."""
+        if not self.observed:
+            self.observe(scale, causal, dropout, softcap)
+        if self.counts_tokens and self.monitor.count_next:
+            self.monitor.count(q)
+
+    def forward(self):
+        """Outside of compiled code: shall this call be tapped?"""
+        monitor = self.monitor
+        if self.off or monitor.closed:
+            return False
+        if monitor.begins_in_backward:
+            return True
+        monitor.begin()
+        return monitor.awake and monitor.wants(self.index)
+
+    # ---- backward
+
+    def backward(self, dq, d_o, q, k, v, o, mask, heads_first, causal):
+        monitor = self.monitor
+        if monitor.closed or self.off:
+            return
+        self.seen = True
+        try:
+            if self.counts_tokens and (monitor.count_next or not monitor.forward_seen):
+                monitor.count(q)  # in compiled code nobody counts in forward
+            monitor.begin()
+            if monitor.awake and monitor.wants(self.index):
+                self._measure(dq, d_o, q, k, v, o, mask, heads_first, causal)
+        except Exception as error:  # noqa: BLE001: training goes on whatever happens here
+            self._give_up(f"{type(error).__name__}: {error}")
+
+    def _give_up(self, reason):
+        self.off = reason
+        self.monitor.unmonitored(f"{self.layer.name} (attention)", reason)
+
+    def _kv(self, t):
+        """Keys or values of this rank's KV heads: repeat_kv's copies are skipped, nothing is copied."""
+        here = self.layer.kv_heads_here()
+        if t.shape[1] != here and t.shape[1] % here == 0:
+            t = t[:, :: t.shape[1] // here]
+        return t
+
+    def _mask(self, mask, causal, q, k):
+        """The mask that makes this call fit what was declared of the layer; None: none; False: it cannot be made to."""
+        if mask is None:
+            if causal == self.causal:
+                return None
+            # Declared causal and called without: its rows cannot be told. The other way round a mask says it.
+            return torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril_() if causal else False
+        if self.causal and not causal:
+            # Right as long as the mask itself allows no look ahead.
+            if q.shape[2] != k.shape[2]:
+                return False
+            allowed = mask if mask.dtype is torch.bool else mask > -1e4
+            square = allowed.expand(*allowed.shape[:-2], q.shape[2], k.shape[2])
+            if bool(torch.triu(square, 1).any()):
+                return False
+        return mask
+
+    def _measure(self, dq, d_o, q, k, v, o, mask, heads_first, causal):
+        if q.device.type != "cpu":
+            return self._give_up(f"on {q.device}: this build measures CPU tensors only")
+        dq, d_o, q, k, v, o = map(fit, (dq, d_o, q, k, v, o))
+        k, v = self._kv(k), self._kv(v)
+        mask = self._mask(mask, causal, q, k)
+        if mask is False:
+            return None
+        a, lib, handle = self._attention, self.monitor.library, self.monitor.handle
+        lib.fs_attention_init(C.byref(a))
+        a.top_left = 1
+        for name, t, first in (("q", q, True), ("k", k, True), ("v", v, True), ("o", o, heads_first),
+                               ("d_o", d_o, heads_first), ("dq", dq, True)):
+            put_tensor(getattr(a, name), t, first)
+        if mask is not None:
+            mask = fit(mask)
+            shape = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+            put_scores(a.keep_mask if mask.dtype is torch.bool else a.additive_mask, mask, shape)
+        for call in (lib.fs_attention_forward, lib.fs_attention_backward):
+            if call(handle, self.index, C.byref(a)) != _abi.OK:
+                return self._give_up(lib.fs_last_error(handle).decode(errors="replace"))
+        return None

@@ -1,0 +1,269 @@
+"""foreshock.guard: what may be done when a run begins to run away. Off until asked for.
+
+    guard = foreshock.guard(model, mode="qk_norm")      # right after foreshock.watch()
+
+Modes: "qk_norm" (QK-Guard), "qk_clip", "projection", "dynamic_max", "actions". Each says in the run's events what it did and what
+came of it. Save `guard.state_dict()` with every checkpoint.
+"""
+
+import ctypes as C
+import math
+import sys
+
+import torch
+
+from . import _abi, _patch
+
+MODES = ("qk_norm", "qk_clip", "projection", "dynamic_max", "actions")
+ACTIONS = ("enable_qk_norm", "qk_clip", "checkpoint", "stop")
+
+
+def _say(text):
+    print(f"foreshock: {text}", file=sys.stderr)
+
+
+class Guard:
+    """Made by foreshock.guard(). Lives as long as its monitor."""
+
+    def __init__(self, monitor, mode, automatic, limit, beta, allow, on_checkpoint):
+        self.monitor, self.mode, self.automatic, self.limit, self.beta = monitor, mode, automatic, limit, beta
+        self.on_checkpoint = on_checkpoint
+        self.refused = ""  # why it cannot be switched on
+        self.clips = 0  # heads clipped so far
+        self.removed = {}  # projection: {layer: norm taken off the last update}
+        self._restore, self._before, self._watched, self._resumed_bare = None, {}, [], False
+        if monitor.closed:
+            self.refused = "nothing is watched: give foreshock.watch() an address (file:PATH will do)"
+            _say(f"the guard is off: {self.refused}")
+            return
+        monitor.reopen(allowed_actions=list(allow))
+        monitor.guard = self
+        for kind, handler in (("enable_qk_norm", self._norm_action), ("qk_clip", self._clip_action),
+                              ("checkpoint", self._checkpoint_action), ("stop", self._stop_action)):
+            if kind in allow:
+                monitor.handle_action(kind, handler)
+        if mode == "dynamic_max":
+            for tap in monitor.taps.values():
+                tap.enter.dynamic_max = beta
+
+    # ---- called by the monitor
+
+    def enable(self):
+        """After the layers, before the first step."""
+        if self.mode not in ("qk_norm", "actions"):
+            return
+        m, options = self.monitor, _abi.GuardOptions()
+        m.library.fs_guard_options_init(C.byref(options))
+        options.automatic = int(self.automatic and self.mode == "qk_norm")
+        if m.library.fs_guard_enable(m.handle, C.byref(options)) != _abi.OK:
+            self.refused = m.last_error()
+            _say(f"the guard is off: {self.refused}")
+            return
+        if self._restore is not None:
+            if m.library.fs_guard_restore(m.handle, self._restore, len(self._restore)) != _abi.OK:
+                _say(f"the guard's state was not restored: {m.last_error()}")
+        elif self._resumed():
+            text = "resumed without the guard's state: layers that it had switched on are off now"
+            _say(text)
+            m.event(_abi.EVENT_NOTE, None, text)
+
+    def _resumed(self):
+        from . import _hooks
+
+        return _hooks.steps_taken(self.monitor.optimizers) > 0 or bool(self.monitor.next_step)
+
+    def refresh(self):
+        """A step has begun."""
+        m = self.monitor
+        self._active = {i: m.library.fs_guard_active(m.handle, i) == 1 for i in m.taps} if not self.refused else {}
+
+    def apply(self):
+        """Between steps, or before a step's forward: never between a forward and its backward."""
+        for index, on in getattr(self, "_active", {}).items():
+            self.monitor.taps[index].enter.normalise = on
+
+    def before_optimizer(self):
+        if self.mode == "projection":
+            for layer in self.monitor.layers:
+                for which in ("wq", "wk"):
+                    projection = getattr(layer, which)
+                    if projection is not None:
+                        self._before[layer.index, which] = projection.parameter().detach().clone()
+
+    def after_optimizer(self):
+        if self.mode == "projection" and not self.monitor.skipped:
+            with torch.no_grad():
+                for layer in self.monitor.layers:
+                    self.removed[layer.index] = math.sqrt(sum(self._project(layer, w) for w in ("wq", "wk")))
+        self._before.clear()
+
+    def step_ended(self):
+        self.apply()
+        if self._watched:
+            self._check_effects()
+        if self.mode == "qk_clip" and self.monitor.awake:
+            for layer in self.monitor.layers:
+                self._clip(layer, self.limit)
+
+    # ---- projection
+
+    def _project(self, layer, which):
+        """Takes this step's update off the three leading directions; returns the squared norm of what was taken off."""
+        m, projection = self.monitor, getattr(layer, which)
+        before = self._before.get((layer.index, which))
+        if projection is None or before is None:
+            return 0.0
+        parameter = projection.parameter()
+        delta = (parameter.detach() - before).float()
+        kept = delta.clone()
+        row, col, offsets = projection.strides(kept)
+        for head, offset in enumerate(offsets):
+            status = m.library.fs_project_out(m.handle, layer.index, _abi.WQ if which == "wq" else _abi.WK, head,
+                                              kept.data_ptr() + 4 * offset, row, col)
+            if status != _abi.OK:
+                return 0.0  # no spectrum yet
+        parameter.copy_(before + kept.to(before.dtype))
+        return float((delta - kept).square().sum())
+
+    # ---- QK-clip
+
+    def logit_max(self, layer):
+        """Largest logit of each of this rank's query heads in the last sample; None where none above 1e-6 was measured."""
+        tiny, count = 1e-6, layer.query_heads_here()
+        factors = self._factors(layer, tiny, count)
+        return [tiny / f**2 if f < 1 else None for f in factors]
+
+    def _factors(self, layer, limit, count):
+        factors, m = (C.c_float * count)(), self.monitor
+        if m.library.fs_qk_clip_factors(m.handle, layer.index, limit, factors, count) != _abi.OK:
+            return [1.0] * count
+        return list(factors)
+
+    def _clip(self, layer, limit):
+        """Scales W_Q and W_K (and biases) of heads whose logits passed `limit`. Returns the heads."""
+        if layer.qk_norm or layer.wq is None:
+            return []
+        factors = self._factors(layer, limit, layer.query_heads_here())
+        heads = [h for h, f in enumerate(factors) if f < 1]
+        if not heads:
+            return []
+        shared = layer.kv_heads != layer.query_heads or layer.wk is None
+        before = self.logit_max(layer)
+        with torch.no_grad():
+            for h in heads:  # a shared key head serves other queries as well: its whole factor goes into W_Q
+                self._scale(layer.wq, h, layer.head_dim, factors[h] ** 2 if shared else factors[h])
+                if not shared:
+                    self._scale(layer.wk, h, layer.head_dim, factors[h])
+        self.clips += len(heads)
+        self.monitor.weights_replaced()
+        self._watched.append((layer, {h: before[h] for h in heads}))
+        return heads
+
+    @staticmethod
+    def _scale(projection, head, head_dim, factor):
+        weight, first = projection.parameter(), projection.starts[head]
+        part = slice(first, first + head_dim)
+        (weight[:, part] if projection.transposed else weight[part]).mul_(factor)
+        bias = getattr(projection.owner(), "in_proj_bias" if projection.name == "in_proj_weight" else "bias", None)
+        if isinstance(bias, torch.Tensor) and projection.name in ("weight", "in_proj_weight"):
+            bias[part].mul_(factor)
+
+    def _check_effects(self):
+        """After the next sample: did the clipped heads' logits fall?"""
+        if not self.monitor.awake:
+            return
+        for layer, before in self._watched:
+            now = self.logit_max(layer)
+            for head, then in before.items():
+                after = now[head]
+                if then is None or after is None:
+                    continue
+                word = "effective" if after < 0.9 * then else "no effect"
+                self.monitor.note(f"qk_clip layer {layer.index} head {head}: logits {then:.4g} to {after:.4g}, {word}")
+        self._watched = []
+
+    # ---- actions from the server
+
+    def _layers(self, indices):
+        return [x for x in self.monitor.layers if not indices or x.index in indices]
+
+    def _norm_action(self, action, layers):
+        if self.refused or self.mode not in ("qk_norm", "actions"):
+            raise RuntimeError(self.refused or f"the guard's mode is {self.mode}")
+        return None  # the library switches the layers on from the next step
+
+    def _clip_action(self, action, layers):
+        clipped = sum(len(self._clip(x, action.value)) for x in self._layers(layers))
+        return f"{clipped} heads clipped to {action.value:g}"
+
+    def _checkpoint_action(self, action, layers):
+        if self.on_checkpoint is None:
+            raise RuntimeError("no on_checkpoint was given to foreshock.guard()")
+        path = self.on_checkpoint()
+        if path:
+            self.monitor.checkpoint(path)
+        return str(path) if path else "checkpoint written"
+
+    def _stop_action(self, action, layers):
+        self.monitor.should_stop = True
+        return "the trainer was asked to stop"
+
+    # ---- state
+
+    def activate(self, layer=None):
+        """Switches QK normalization on by hand from the next step on; layer None: everywhere."""
+        m = self.monitor
+        status = m.library.fs_guard_activate(m.handle, _abi.ALL_LAYERS if layer is None else layer)
+        if status != _abi.OK:
+            raise RuntimeError(m.last_error())
+
+    def active_layers(self):
+        """Indices of layers whose q and k are normalised now."""
+        return [i for i, tap in self.monitor.taps.items() if tap.enter.normalise]
+
+    def state_dict(self):
+        """To be saved beside the model's."""
+        m, size = self.monitor, C.c_size_t(0)
+        if m.handle is None or not m.frozen:
+            return {"version": 1, "state": self._restore or b""}
+        m.library.fs_guard_save(m.handle, None, C.byref(size))
+        room = C.create_string_buffer(max(size.value, 1))
+        if m.library.fs_guard_save(m.handle, room, C.byref(size)) != _abi.OK:
+            return {"version": 1, "state": b""}
+        return {"version": 1, "state": room.raw[: size.value]}
+
+    def load_state_dict(self, state):
+        """Before the first step."""
+        if self.monitor.frozen:
+            raise RuntimeError("the first step has begun: load the guard's state before it")
+        self._restore = bytes(state["state"]) or None
+
+
+def guard(watched, mode="qk_norm", *, automatic=True, limit=100.0, beta=2.0, allow=ACTIONS, on_checkpoint=None):
+    """Arms a guard for a watched model (or its Monitor). Call right after foreshock.watch(). Returns a Guard.
+
+    mode:
+      "qk_norm"      QK-Guard: parameter-free QK normalization, by itself where logits begin to run away (automatic; one process),
+                     or by the action enable_qk_norm
+      "qk_clip"      after a sample, W_Q and W_K of heads whose largest logit passed `limit` are scaled down to it
+      "projection"   updates of W_Q and W_K are taken off their three leading directions (the causal probe)
+      "dynamic_max"  attention with the dynamic-maximum softmax, `beta`; slow
+      "actions"      nothing by itself
+    allow: actions that the server may ask for; any of enable_qk_norm, qk_clip, checkpoint, stop. on_checkpoint() writes a
+    checkpoint and returns its path. After "stop", monitor.should_stop is True; nothing stops by force.
+    """
+    from .watch import monitor_of
+
+    if mode not in MODES:
+        raise ValueError(f"mode: '{mode}', must be one of {', '.join(MODES)}")
+    wrong = [a for a in allow if a not in ACTIONS]
+    if wrong:
+        raise ValueError(f"allow: {wrong[0]!r}, must be of {', '.join(ACTIONS)}")
+    monitor = monitor_of(watched)
+    if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+        if automatic and mode == "qk_norm":
+            _say("several ranks: the guard switches by the action enable_qk_norm alone, at one step on all of them")
+            automatic = False
+        if mode == "qk_clip":
+            raise ValueError("mode: qk_clip by itself needs one process: ranks measure different logits")
+    return Guard(monitor, mode, automatic, limit, beta, allow, on_checkpoint)

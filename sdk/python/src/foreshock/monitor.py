@@ -1,0 +1,504 @@
+"""The monitor of one model: opens and closes steps, reads the optimizer, tells the library.
+
+A step begins at the first tapped attention call (or the optimizer's), because the weights are W_t until the
+optimizer runs, and ends with monitor.step(), or when the next one begins. Nothing in here raises into the trainer.
+"""
+
+import atexit
+import contextlib
+import ctypes as C
+import itertools
+import sys
+import weakref
+
+import torch
+
+from . import _abi, _hooks, _patch, _run, _taps
+from ._tap import DTYPES, Tap
+from ._staging import Staging, sharded
+
+_numbers = itertools.count()
+_open_monitors = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all():
+    for monitor in list(_open_monitors):
+        monitor.close(_abi.FAILED if getattr(sys, "last_value", None) is not None else _abi.FINISHED)
+
+
+def _number(value):
+    """A Python float of a number or a tensor of one element; None stays None."""
+    return None if value is None else float(value.detach()) if isinstance(value, torch.Tensor) else float(value)
+
+
+def _call(monitor, method, *arguments):
+    """Calls a method of a monitor that may be gone; what goes wrong there ends the watch and not the training."""
+    monitor = monitor()
+    if monitor is not None and not monitor.closed:
+        try:
+            getattr(monitor, method)(*arguments)
+        except Exception as error:  # noqa: BLE001: training goes on whatever happens here
+            monitor.broken(error)
+
+
+class _Forward:
+    """Forward pre-hook of the whole model: a step begins before its first layer, so that it is of one kind throughout."""
+
+    def __init__(self, monitor):
+        self.monitor = monitor
+
+    def __call__(self, module, args):
+        if not torch.compiler.is_compiling():
+            _patch.context.key = ""  # what a forward that raised may have left
+            if torch.is_grad_enabled() and module.training:
+                _call(self.monitor, "forward_begins")
+
+    def __deepcopy__(self, memo):
+        return _patch.Inert()
+
+    def __reduce__(self):
+        return _patch.Inert, ()
+
+
+class _Loaded:
+    """Hook of load_state_dict()."""
+
+    def __init__(self, monitor):
+        self.monitor = monitor
+
+    def __call__(self, module, incompatible_keys):
+        _call(self.monitor, "weights_replaced")
+
+    def __deepcopy__(self, memo):
+        return _patch.Inert()
+
+    def __reduce__(self):
+        return _patch.Inert, ()
+
+
+class Monitor:
+    """Made by foreshock.watch(). One a model and process; not for use by several threads at once.
+
+    `layers`: what is watched (foreshock.layout.AttentionLayer); `unwatched`: {name: reason} of what is not.
+    """
+
+    def __init__(self, model, optimizers, layers, unwatched, start_step, options):
+        self.layers, self.unwatched, self.optimizers = layers, {}, optimizers
+        self.closed = self.awake = self._open = self._frozen = self._skipped = False
+        self._named = self._retraced = False
+        self.tokens = 0  # counted since the step began
+        self.count_next = self.forward_seen = False  # the next call of the first layer counts; forwards are seen at all
+        self.next_step = start_step  # None: as the optimizer says at the first step
+        self.loss_scale = self.grad_norm = None
+        self.should_stop = False
+        self.on_checkpoint = self.guard = None
+        self._stepped, self._removers, self._keep, self._pointers = set(), [], [], {}
+        self._action_handlers, self._listeners = {}, []
+        self._options = dict(options)
+        self.library, self.handle = _run.open_run(options)
+        self.closed = self.handle is None or not self.library.fs_attached(self.handle)
+        self._prefix = f"{next(_numbers)}:"
+        self.taps = {layer.index: Tap(self, layer) for layer in layers}
+        self.staging = Staging(self, layers) if any(sharded(layer) for layer in layers) else None
+        for finding in unwatched:
+            self.unmonitored(finding.name, finding.reason)
+        if self.closed:
+            return
+        self._attach(model)
+        _open_monitors.add(self)
+
+    # ---- attaching
+
+    def _attach(self, model):
+        for layer in self.layers:
+            module, tap = layer.module(), self.taps[layer.index]
+            key = self._prefix + str(layer.index)
+            _taps.live[key] = tap
+            tap.enter = _patch.Enter(key, self.staging.hook(layer) if self.staging else None)
+            self._removers += [module.register_forward_pre_hook(tap.enter).remove,
+                               module.register_forward_hook(_patch.Leave()).remove,
+                               lambda key=key: _taps.live.pop(key, None)]
+            if layer.attention_reason:
+                tap.off = layer.attention_reason
+                self.unmonitored(layer.name + " (attention)", layer.attention_reason)
+        if self.layers:
+            self.taps[self.layers[0].index].counts_tokens = True
+        _patch.patch([layer.module() for layer in self.layers])
+        me = weakref.ref(self)
+        for optimizer in self.optimizers:
+            self._removers += [
+                optimizer.register_step_pre_hook(lambda o, a, k: _call(me, "_before_optimizer", o, a, k)).remove,
+                optimizer.register_step_post_hook(lambda o, a, k: _call(me, "_after_optimizer", o)).remove]
+        self._removers.append(model.register_load_state_dict_post_hook(_Loaded(me)).remove)
+        self._removers.append(model.register_forward_pre_hook(_Forward(me)).remove)
+        _hooks.watch_for(self)
+
+    def detach(self):
+        """Takes every hook off the model and the optimizer. The run stays open until close()."""
+        while self._removers:
+            with contextlib.suppress(Exception):
+                self._removers.pop()()
+        _hooks.monitors.discard(self)
+
+    # ---- declaring layers
+
+    def _weights(self, layer):
+        """(fs_weights or None of W_Q, of W_K), as the parameters lie now."""
+        out = []
+        for which, projection in (("wq", layer.wq), ("wk", layer.wk)):
+            parameter = self.staging.parameter(layer, which) if self.staging else (
+                projection.parameter() if projection else None)
+            if parameter is None:
+                out.append(None)
+                continue
+            decay = _hooks.decay_of(self.optimizers, projection.parameter())
+            use = self.staging.projection(layer, which) if self.staging else projection
+            out.append(_run.weights_struct(use, parameter, decay, self._keep))
+        return out
+
+    def _why_no_weights(self, layer):
+        for projection in (layer.wq, layer.wk):
+            parameter = projection.parameter() if projection else None
+            if parameter is None:
+                continue
+            if parameter.device.type != "cpu":
+                return f"on {parameter.device}: this build measures CPU tensors only"
+            if parameter.dtype not in DTYPES:
+                return f"weights of {parameter.dtype}"
+        return self.staging.why_not(layer) if self.staging else layer.weights_reason
+
+    def _declare(self):
+        self._frozen = True
+        for layer in self.layers:
+            reason = self._why_no_weights(layer)
+            wq, wk = (None, None) if reason and layer.wk is not None else self._weights(layer)
+            if reason:
+                self.unmonitored(f"{layer.name} (weights)", reason)
+            struct = _run.layer_struct(layer, wq, wk)
+            self.taps[layer.index].causal = bool(layer.causal)
+            if self.library.fs_add_layer(self.handle, C.byref(struct)) != _abi.OK:
+                self.taps[layer.index].off = error = self.last_error()
+                self.unmonitored(layer.name, error)
+            else:
+                self._pointers[layer.index] = self._places(layer)
+        if self.guard is not None:
+            self.guard.enable()
+
+    def _places(self, layer):
+        if self.staging:
+            return None
+        return tuple(0 if p is None or p.parameter() is None else p.parameter().data_ptr() for p in (layer.wq, layer.wk))
+
+    def _follow_weights(self):
+        """Parameters whose memory was replaced (p.data = ..., EMA swaps) are read where they are now."""
+        if self.staging:
+            return
+        for layer in self.layers:
+            known = self._pointers.get(layer.index)
+            if known is None or known == self._places(layer):
+                continue
+            wq, wk = self._weights(layer)
+            self.library.fs_layer_set_weights(self.handle, layer.index, wq and C.byref(wq), wk and C.byref(wk))
+            self._pointers[layer.index] = self._places(layer)
+
+    # ---- steps
+
+    @property
+    def begins_in_backward(self):
+        """The first step waits until every layer was called once; staged weights are whole after forward."""
+        if not self._frozen and not all(t.off for t in self.taps.values()):
+            return True
+        return self.staging is not None
+
+    def count(self, q):
+        """Tokens of one forward, from the first watched layer's queries [batch, heads, seq, dim]."""
+        self.tokens += q.shape[0] * q.shape[2]
+        self.count_next = False
+
+    def begin(self):
+        """Begins the step unless it has begun. Called by taps and hooks; by hand where neither sees the step begin."""
+        if self._open and not self._stepped:
+            return
+        if self.closed:
+            return
+        if self._open:
+            self._finish()
+        if not self._frozen:
+            self._declare()
+        if self.next_step is None:
+            self.next_step = _hooks.steps_taken(self.optimizers)
+        self._follow_weights()
+        self._open = True
+        self.library.fs_step_begin(self.handle, self.next_step)
+        self.awake = any(self.wants(layer.index) for layer in self.layers)
+        if self.guard is not None:
+            self.guard.refresh()
+
+    @property
+    def skipped(self):
+        """The optimizer does not run in this step (loss scaling)."""
+        return self._skipped
+
+    @property
+    def frozen(self):
+        """The layers are declared: the first step has begun."""
+        return self._frozen
+
+    def reopen(self, **options):
+        """Before the first step: the same with other options."""
+        if self._frozen or self.handle is None:
+            raise RuntimeError("the first step has begun: call this right after foreshock.watch()")
+        self._options.update(options)
+        self.library.fs_close(self.handle, _abi.FINISHED)
+        self.library, self.handle = _run.open_run(self._options)
+        for name, reason in self.unwatched.items():
+            self.library.fs_unmonitored(self.handle, name.encode()[:200], reason.encode()[:1000])
+
+    def wants(self, index):
+        return self.library.fs_wants_attention(self.handle, index) == 1
+
+    def forward_begins(self):
+        self.forward_seen = self.count_next = True
+        if not self.begins_in_backward:
+            self.begin()
+        if self.guard is not None:
+            self.guard.apply()
+
+    def _before_optimizer(self, optimizer, args, kwargs):
+        if self._open and id(optimizer) in self._stepped and self.staging is None:
+            self._finish()
+        closure = kwargs.get("closure", args[0] if args else None)
+        if closure is not None and self.begins_in_backward:
+            return  # forward and backward are still to come, inside of the optimizer's step
+        if not self._open or (self.staging is not None and self._stepped):
+            self.begin()
+        if self.guard is not None:
+            self.guard.before_optimizer()
+
+    def _after_optimizer(self, optimizer):
+        if not self._open:
+            self.begin()
+        if self.grad_norm is None and self.awake:
+            self.grad_norm = self._own_grad_norm()
+        rate = _hooks.rate_of(self.optimizers, self._parameters())
+        if rate is not None:
+            self.library.fs_scalar(self.handle, _abi.LEARNING_RATE, float(rate))
+        found = getattr(optimizer, "found_inf", None)  # fused optimizers skip inside of their kernel
+        if found is not None and found.device.type == "cpu" and float(found) > 0:
+            self._skipped = True
+        self._stepped.add(id(optimizer))
+        if self.staging is not None:
+            self.staging.optimizer_ran()
+        if self.guard is not None:
+            self.guard.after_optimizer()
+
+    def scaler_stepped(self, scaler, optimizer):
+        """GradScaler.step(optimizer) returned: it may have left the optimizer out."""
+        optimizer = _hooks.unwrap(optimizer)
+        if self.closed or all(optimizer is not o for o in self.optimizers):
+            return
+        self.loss_scale = scaler.get_scale()
+        if id(optimizer) not in self._stepped:
+            if not self._open:
+                self.begin()
+            self._skipped = True
+            self._stepped.add(id(optimizer))
+
+    def clipped(self, parameters, norm):
+        """clip_grad_norm_ returned the norm of these parameters."""
+        mine = {id(p) for p in self._parameters()}
+        if not self.closed and type(norm) is torch.Tensor and any(id(p) in mine for p in parameters):
+            self.grad_norm = norm
+
+    def _parameters(self):
+        found = [p.parameter() for layer in self.layers for p in (layer.wq, layer.wk) if p is not None]
+        return [p for p in found if p is not None]
+
+    def _own_grad_norm(self):
+        """Nobody clips: the norm of this step's gradients, on the CPU, in sampled steps only."""
+        grads = [p.grad for o in self.optimizers for g in o.param_groups for p in g["params"] if p.grad is not None]
+        if not grads or any(type(g) is not torch.Tensor or g.device.type != "cpu" or g.is_sparse for g in grads):
+            return None
+        return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
+
+    def step(self, loss=None, tokens=None, grad_norm=None, step=None):
+        """Ends the step. After the optimizer's step; without one in between, the step counts as skipped.
+
+        loss: mean loss of the step (number or tensor; nat). tokens: tokens trained on; counted at the first watched layer
+        when left out. grad_norm: global, unscaled, before clipping; taken from clip_grad_norm_ when left out. step: the
+        trainer's number of this step, where it differs from Foreshock's own count.
+        """
+        if self.closed:
+            return
+        try:
+            if not self._open:
+                if step is not None:
+                    self.next_step = int(step)
+                self.begin()
+            self.loss(loss, tokens)
+            if grad_norm is not None:
+                self.grad_norm = grad_norm
+            if self.optimizers and not self._stepped:
+                self._skipped = True
+            if self.staging is not None and not self._skipped:
+                self._stepped.add("step")  # ends when the next forward has brought W_{t+1}
+            else:
+                self._finish()
+            if step is not None:
+                self.next_step = int(step) + 1 if not self._open else int(step)
+        except Exception as error:  # noqa: BLE001: training goes on whatever happens here
+            self.broken(error)
+
+    def loss(self, loss, tokens=None):
+        """Mean loss of one micro-batch, where a step has several: they are weighted by their tokens."""
+        value = _number(loss)
+        if value is None or self.closed:
+            return
+        if not self._open:
+            self.begin()
+        tokens = _number(tokens) or self.tokens or 1.0
+        self.library.fs_loss(self.handle, value, tokens)
+        self.tokens = 0
+
+    def _finish(self):
+        if self.grad_norm is not None:
+            self.library.fs_scalar(self.handle, _abi.GRAD_NORM, _number(self.grad_norm))
+        if self.loss_scale is not None:
+            self.library.fs_scalar(self.handle, _abi.LOSS_SCALE, float(self.loss_scale))
+        if self._skipped:
+            self.library.fs_step_skipped(self.handle)
+        self._follow_weights()
+        self.library.fs_step_end(self.handle)
+        self._open = self._skipped = False
+        self._stepped.clear()
+        self.grad_norm = None
+        self.tokens = 0
+        self.next_step += 1
+        self._name_unseen()
+        self._take_actions()
+        if self.guard is not None:
+            self.guard.step_ended()
+        for listener in self._listeners:
+            listener(self)
+
+    def _name_unseen(self):
+        """After the first sampled step: layers whose attention call nobody saw."""
+        if not self.awake or self._named:
+            return
+        unseen = [t for t in self.taps.values() if not t.seen and not t.off]
+        if unseen and not self._retraced and self._compiled():
+            self._retraced = True
+            torch.compiler.reset()  # compiled before the hooks were there: compile again, with them
+            return
+        self._named = True
+        for tap in unseen:
+            tap.off = "no attention call was seen: neither scaled_dot_product_attention nor Transformers' eager function"
+            self.unmonitored(f"{tap.layer.name} (attention)", tap.off)
+
+    @staticmethod
+    def _compiled():
+        dynamo = sys.modules.get("torch._dynamo")
+        return dynamo is not None and dynamo.utils.counters["frames"]["ok"] > 0
+
+    def broken(self, error):
+        print(f"foreshock: {type(error).__name__}: {error}; not watching any more", file=sys.stderr)
+        self.close(_abi.FINISHED)
+
+    # ---- actions
+
+    def _take_actions(self):
+        action = _abi.Action()
+        while self.library.fs_action_poll(self.handle, C.byref(action)) == _abi.OK:
+            kind = action.kind.decode()
+            handler = self._action_handlers.get(kind)
+            layers = [action.layers[i] for i in range(action.layer_count)]
+            try:
+                detail = handler(action, layers) if handler else None
+                taken = handler is not None
+            except Exception as error:  # noqa: BLE001: said to the server
+                taken, detail = False, f"{type(error).__name__}: {error}"
+            if not taken and detail is None:
+                detail = f"nothing in this trainer takes '{kind}'"
+            self.library.fs_action_report(self.handle, action.id,
+                                          _abi.ACTION_TAKEN if taken else _abi.ACTION_REFUSED,
+                                          detail.encode() if detail else None)
+
+    def handle_action(self, kind, handler):
+        """handler(action, layers) -> text or None takes actions of `kind`; it may raise to refuse."""
+        self._action_handlers[kind] = handler
+
+    # ---- events and state
+
+    def event(self, kind, step=None, detail=None):
+        if not self.closed:
+            at = step if step is not None else self.next_step or 0
+            self.library.fs_event(self.handle, kind, at, None if detail is None else str(detail).encode())
+
+    def checkpoint(self, path, step=None):
+        """A checkpoint was written: alerts name the last one before their first evidence."""
+        self.event(_abi.EVENT_CHECKPOINT, step, path)
+
+    def note(self, text, step=None):
+        self.event(_abi.EVENT_NOTE, step, text)
+
+    def phase(self, name, step=None):
+        """A new phase, e.g. another context length: baselines know."""
+        self.event(_abi.EVENT_PHASE, step, name)
+
+    def weights_replaced(self):
+        """The weights were loaded or set anew. Called by itself after model.load_state_dict()."""
+        if self.closed or not self._frozen:
+            return
+        if self._open:
+            self._skipped = self._skipped or not self._stepped
+            self._finish()
+        self.library.fs_weights_replaced(self.handle)
+
+    def unmonitored(self, name, reason):
+        """Says that something is not measured, so that nobody takes silence for health."""
+        if self.unwatched.get(name) == reason:
+            return
+        self.unwatched[name] = reason
+        if self.handle is not None and not self.closed:
+            self.library.fs_unmonitored(self.handle, name.encode()[:200], reason.encode()[:1000])
+
+    def stats(self):
+        """Counters of the library as a dict; {} when nothing is watched."""
+        if self.handle is None:
+            return {}
+        stats = _abi.Stats()
+        self.library.fs_stats_init(C.byref(stats))
+        self.library.fs_get_stats(self.handle, C.byref(stats))
+        out = {name: getattr(stats, name) for name, _ in _abi.Stats._fields_[1:-1]}
+        out["not_recording"] = out["not_recording"].decode(errors="replace")
+        return out
+
+    def last_error(self):
+        return "" if self.handle is None else self.library.fs_last_error(self.handle).decode(errors="replace")
+
+    # ---- the end
+
+    def close(self, end=_abi.FINISHED):
+        """Sends what is left and says goodbye. Called by itself when the process exits. May be called twice."""
+        handle, self.handle = self.handle, None
+        if handle is None:
+            self.closed = True
+            return
+        self.handle = handle
+        if self._open and not self.closed:
+            if self.staging is not None:
+                self._skipped = True  # W_{t+1} was never seen whole
+            with contextlib.suppress(Exception):
+                self._finish()
+        self.closed = True
+        self.handle = None
+        self.detach()
+        self.library.fs_close(handle, end)
+        _open_monitors.discard(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.close(_abi.FINISHED if kind is None else _abi.FAILED)

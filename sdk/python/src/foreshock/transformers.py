@@ -1,0 +1,82 @@
+"""Hugging Face Transformers: Trainer(..., callbacks=[foreshock.transformers.ForeshockCallback()])."""
+
+from __future__ import annotations
+
+import weakref
+
+import torch
+from transformers import TrainerCallback
+
+from . import _abi, guard as make_guard, watch
+from .watch import inner_model
+
+
+class ForeshockCallback(TrainerCallback):
+    """Watches what the Trainer trains. Options are those of foreshock.watch(); `guard`: a mode of foreshock.guard(), or None.
+
+    Loss is what the model returns, every step, whatever `logging_steps` is. Checkpoints, evaluations, the end and an interrupted
+    training are told. The actions `checkpoint` and `stop` become the Trainer's own control flags.
+    """
+
+    def __init__(self, guard=None, guard_options=None, **options):
+        self.options, self.mode, self.guard_options = options, guard, guard_options or {}
+        self.monitor = self.guard = None
+        self._losses, self._hook, self._save = [], None, False
+
+    def on_train_begin(self, args, state, control, model=None, optimizer=None, **kwargs):
+        options = {"framework": "transformers Trainer", "step": state.global_step, **self.options}
+        if "run" not in options and getattr(args, "run_name", None):
+            options["run"] = str(args.run_name)[:200]
+        self.monitor = watch(model, optimizer, **options)
+        if self.mode:
+            self.guard = make_guard(model, self.mode, on_checkpoint=self._ask_to_save, **self.guard_options)
+        me = weakref.ref(self)
+        self._hook = inner_model(model).register_forward_hook(
+            lambda m, a, k, out: me() and me()._keep_loss(m, k, out), with_kwargs=True)
+        if state.global_step:
+            self.monitor.event(_abi.EVENT_RESUME, state.global_step)
+
+    def _ask_to_save(self):
+        self._save = True
+
+    def _keep_loss(self, model, kwargs, out):
+        if not model.training or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return
+        loss = getattr(out, "loss", None)
+        if loss is None and isinstance(out, dict):
+            loss = out.get("loss")
+        if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+            # The Trainer gives models the tokens of the whole step: micro-batches' losses then add up to its mean.
+            self._losses.append((loss.detach(), kwargs.get("num_items_in_batch") is not None))
+
+    def _loss(self):
+        losses, self._losses = self._losses, []
+        if not losses:
+            return None
+        total = sum(float(x) for x, _ in losses)
+        return total if losses[0][1] else total / len(losses)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if self.monitor is None:
+            return
+        self.monitor.step(loss=self._loss(), step=state.global_step - 1)
+        if self._save:
+            self._save, control.should_save = False, True
+        if self.monitor.should_stop:
+            control.should_training_stop = True
+
+    def on_save(self, args, state, control, **kwargs):
+        if self.monitor is not None:
+            self.monitor.checkpoint(f"{args.output_dir}/checkpoint-{state.global_step}", state.global_step)
+
+    def on_evaluate(self, args, state, control, **kwargs):
+        if self.monitor is not None:
+            self.monitor.event(_abi.EVENT_EVAL, state.global_step)
+
+    def on_train_end(self, args, state, control, **kwargs):
+        if self.monitor is None:
+            return
+        if self._hook is not None:
+            self._hook.remove()
+        self.monitor.close(_abi.STOPPED if self.monitor.should_stop else _abi.FINISHED)
+        self.monitor = None

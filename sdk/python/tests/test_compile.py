@@ -1,0 +1,84 @@
+"""torch.compile: the tap is part of the graph; sampling begins and changes without a graph break or a retrace."""
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+import models
+import reference
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(model):
+    return torch.compile(model, backend="aot_eager")
+
+
+def graphs():
+    return counters["stats"]["unique_graphs"], dict(counters["graph_break"])
+
+
+@pytest.mark.parametrize("checkpointing", [None, "not reentrant"])
+def test_no_break_no_retrace_and_the_right_numbers(record, checkpointing):
+    plain = models.nanogpt(checkpointing=checkpointing)
+    models.train(compiled(plain), torch.optim.AdamW(plain.parameters(), lr=1e-2), 3)
+    without = graphs()
+    torch._dynamo.reset()
+    counters.clear()
+
+    model = models.nanogpt(checkpointing=checkpointing)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    monitor, recording = record(model, optimizer, every={"attention_every_steps": 3, "spectra_every_steps": 3,
+                                                         "row_every": 1, "budget": 1.0})
+    seen = {}
+
+    def each(step):
+        twin = models.NanoGPT()
+        twin.load_state_dict(model.state_dict())
+        seen[step] = reference.capture(twin, lambda m: m(*models.batch(100 * step)))
+
+    models.train(compiled(model), optimizer, 7, monitor, each=each)
+    assert graphs() == without and without[1] == {}
+    monitor.close()
+    assert monitor.unwatched == {}
+    for step in (0, 3, 6):
+        for layer in range(2):
+            reference.compare(recording.layer(step, layer), reference.attention_signals(seen[step][layer]), f"{step}")
+    assert "logit_max" not in recording.steps()[4]
+
+
+def test_watched_after_it_was_compiled(record):
+    model = models.nanogpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    fast = compiled(model)
+    models.train(fast, optimizer, 2)
+    monitor, recording = record(fast, optimizer)
+    models.train(fast, optimizer, 3, monitor, first=2)
+    monitor.close()
+    assert monitor.unwatched == {}, "compiled again with the hooks"
+    assert recording.layer(4, 1)["logit_max"][3] is not None
+
+
+def test_layers_compiled_one_by_one(record):
+    model = models.nanogpt()
+    for block in model.h:
+        block.compile(backend="aot_eager")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    monitor, recording = record(model, optimizer)
+    models.train(model, optimizer, 2, monitor)
+    monitor.close()
+    assert monitor.unwatched == {}
+    assert recording.layer(1, 0)["logit_max"][0] is not None and recording.layer(1, 1)["logit_max"][0] is not None
+
+
+def test_the_operator_is_sound(record):
+    """torch's own checks of a custom operator: schema, fake tensors, dispatch."""
+    q, k, v, o, d = (torch.randn(1, 2, 4, 8) for _ in range(5))
+    torch.library.opcheck(torch.ops.foreshock.measure.default, (q, d, q, k, v, o, None, "nobody", True, True),
+                          test_utils=("test_schema", "test_faketensor"))
