@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import sys
+import urllib.request
 
 import pytest
 import torch
@@ -73,6 +74,13 @@ class Servers(harness.Case):
         number = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf")}
         plain = lambda v: plain(v["value"]) if isinstance(v, dict) else number.get(v, v)
         return {s["signal"]: [plain(v) for v in s["values"]] for s in reply["frame"]["series"] if s.get("layer") == layer}
+
+
+    def post(self, server, path, body):
+        request = urllib.request.Request(f"http://{server.http}{path}", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return json.load(reply)
 
 
 @pytest.fixture

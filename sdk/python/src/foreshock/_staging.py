@@ -9,45 +9,22 @@ import dataclasses
 
 import torch
 
-
-def _dtensor():
-    if not torch.distributed.is_available():
-        return None
-    from torch.distributed.tensor import DTensor
-
-    return DTensor
-
-
-def placements(parameter):
-    """[(mesh dimension's name, size, this rank's place, placement)] of a DTensor; [] of a plain tensor."""
-    kind = _dtensor()
-    if kind is None or not isinstance(parameter, kind):
-        return []
-    mesh = parameter.device_mesh
-    names = mesh.mesh_dim_names or ("",) * mesh.ndim
-    here = mesh.get_coordinate()
-    return [(names[d], mesh.size(d), here[d], p) for d, p in enumerate(parameter.placements)]
+from ._dtensor import fully_sharded
 
 
 def sharded(layer):
     """The layer's W_Q is split between ranks outside of forward (FSDP2)."""
     parameter = layer.wq.parameter() if layer.wq else None
-    return parameter is not None and any(p.is_shard() for _, _, _, p in placements(parameter))
+    return parameter is not None and fully_sharded(parameter)
 
 
 class Staging:
     """Copies of sharded weights. `fresh`: parameters copied since the optimizer ran."""
 
-    def __init__(self, monitor, layers):
-        self.monitor, self.copies, self.fresh, self.reasons = monitor, {}, set(), {}
-        for layer in layers:
-            axes = placements(layer.wq.parameter()) if layer.wq else []
-            if sum(1 for _, _, _, p in axes if p.is_shard()) > 1:
-                self.reasons[layer.index] = "W_Q is sharded along two mesh dimensions"
+    def __init__(self, monitor):
+        self.monitor, self.copies, self.fresh = monitor, {}, set()
 
     def why_not(self, layer):
-        if layer.index in self.reasons:
-            return self.reasons[layer.index]
         if layer.wq is not None and self.parameter(layer, "wq") is None:
             return "its forward never held unsharded weights (compiled, or not called by itself)"
         return layer.weights_reason
@@ -66,7 +43,7 @@ class Staging:
     def _copy(self, projection, head_dim):
         key = self._key(projection)
         parameter = projection.parameter()
-        if key in self.fresh or parameter is None or placements(parameter):
+        if key in self.fresh or parameter is None or fully_sharded(parameter):
             return
         if key not in self.copies:
             self.copies[key] = torch.empty_like(parameter, memory_format=torch.contiguous_format, requires_grad=False)

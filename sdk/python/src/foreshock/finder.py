@@ -8,6 +8,7 @@ import weakref
 
 import torch
 
+from ._dtensor import local, tensor_parallel_share
 from .layout import AttentionLayer, Projection, Unmonitored, interleaved_starts, starts_of
 
 SEPARATE = (("q_proj", "k_proj"), ("wq", "wk"), ("query", "key"), ("q_lin", "k_lin"), ("to_q", "to_k"), ("w_q", "w_k"),
@@ -49,6 +50,7 @@ def _weight(module, name):
     part = getattr(part, "base_layer", part)  # LoRA: the frozen matrix below the adapters
     part = getattr(part, "linear", part) if part is not None and not hasattr(part, "weight") else part
     weight = getattr(part, "weight", None)
+    weight = local(weight) if isinstance(weight, torch.Tensor) else None
     return (part, weight) if isinstance(weight, torch.Tensor) and weight.dim() == 2 else (None, None)
 
 
@@ -93,6 +95,8 @@ def _separate(name, module, tensor_parallel):
             continue
         model_dim, q_features = _features(q_owner, wq)
         k_dim, k_features = _features(k_owner, wk)
+        share = tensor_parallel_share(q_owner.weight)
+        tensor_parallel = share if share[1] > 1 else tensor_parallel
         heads, head_dim = _heads(module, q_features)
         if heads is None:
             return Unmonitored(name, f"the number of heads is not told by any of {', '.join(HEADS[:4])}...; {REGISTER}")
@@ -109,18 +113,12 @@ def _sized(name, module, model_dim, heads, head_dim, q_features, k_features, k_d
         return Unmonitored(name, f"{q_features} query and {k_features} key features do not fit {heads} heads of "
                                  f"{head_dim}; {REGISTER}")
     here, kv_here = q_features // (head_dim * gate), k_features // head_dim
-    kv_heads = _number(module, KV_HEADS) or kv_here * (heads // here if here and heads % here == 0 else 1)
     rank, size = tensor_parallel
-    if here * size == heads and kv_here * size >= kv_heads > 0 and size > 1:
-        pass  # this rank's share
-    elif here != heads or kv_here not in (kv_heads, heads):
-        if here != heads and here * kv_heads != heads * kv_here:
-            return Unmonitored(name, f"{here} query and {kv_here} key heads in the weights, {heads} and {kv_heads} in the "
-                                     f"configuration; {REGISTER}")
-        # Attributes may count this rank's heads (Megatron), or the configuration another layer's: the weights decide.
-        heads, kv_heads = here * size, kv_here * size
-    else:
-        kv_heads = kv_here
+    if heads not in (here, here * size):  # attributes count the layer's heads, or this rank's (Megatron)
+        return Unmonitored(name, f"{here} query heads in the weights, {heads} in the module or its config; give tensor_parallel, "
+                                 f"or {REGISTER}")
+    told = _number(module, KV_HEADS) if heads != here else None  # of the whole layer; ranks may share key heads
+    heads, kv_heads = here * size, told or kv_here * size
     if kv_here == 0 or here % kv_here:
         return Unmonitored(name, f"{here} query heads are no multiple of {kv_here} key heads; {REGISTER}")
     q_owner, k_owner = owners

@@ -3,6 +3,8 @@
 import dataclasses
 import weakref
 
+from ._dtensor import local
+
 
 @dataclasses.dataclass
 class Projection:
@@ -17,9 +19,15 @@ class Projection:
     starts: tuple
     transposed: bool = False
 
-    def parameter(self):
+    def raw(self):
+        """The parameter as the module and the optimizer have it; None when the module is gone."""
         owner = self.owner()
         return None if owner is None else getattr(owner, self.name, None)
+
+    def parameter(self):
+        """The tensor with this rank's heads, where it is now; None when the module is gone."""
+        found = self.raw()
+        return None if found is None else local(found)
 
     def strides(self, parameter):
         """(row_stride over model_dim, col_stride over head_dim, offsets of heads), in elements."""

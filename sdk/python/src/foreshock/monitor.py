@@ -100,7 +100,7 @@ class Monitor:
         self.closed = self.handle is None or not self.library.fs_attached(self.handle)
         self._prefix = f"{next(_numbers)}:"
         self.taps = {layer.index: Tap(self, layer) for layer in layers}
-        self.staging = Staging(self, layers) if any(sharded(layer) for layer in layers) else None
+        self.staging = Staging(self) if any(sharded(layer) for layer in layers) else None
         for finding in unwatched:
             self.unmonitored(finding.name, finding.reason)
         if self.closed:
@@ -152,7 +152,7 @@ class Monitor:
             if parameter is None:
                 out.append(None)
                 continue
-            decay = _hooks.decay_of(self.optimizers, projection.parameter())
+            decay = _hooks.decay_of(self.optimizers, projection.raw())
             use = self.staging.projection(layer, which) if self.staging else projection
             out.append(_run.weights_struct(use, parameter, decay, self._keep))
         return out
@@ -312,7 +312,7 @@ class Monitor:
             self.grad_norm = norm
 
     def _parameters(self):
-        found = [p.parameter() for layer in self.layers for p in (layer.wq, layer.wk) if p is not None]
+        found = [p.raw() for layer in self.layers for p in (layer.wq, layer.wk) if p is not None]
         return [p for p in found if p is not None]
 
     def _own_grad_norm(self):

@@ -1,0 +1,174 @@
+"""Two processes on gloo: together they measure what one process measures."""
+
+import json
+import multiprocessing
+import traceback
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+import foreshock
+import models
+
+EVERY = {"attention_every_steps": 1, "spectra_every_steps": 1, "row_every": 1, "budget": 1.0}
+STEPS = 4
+
+
+def halves(step, rank=None):
+    x, y = models.batch(step, size=4)
+    return (x, y) if rank is None else (x[2 * rank: 2 * rank + 2], y[2 * rank: 2 * rank + 2])
+
+
+def loop(model, inner, tmp_path, name, rank=None, **options):
+    optimizer = torch.optim.AdamW(inner.parameters(), lr=1e-2, weight_decay=0.1)
+    monitor = foreshock.watch(model, optimizer, run="ranks", address=f"file:{tmp_path}/{name}.jsonl", **EVERY, **options)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = model(*halves(step, rank))
+        loss.backward()
+        optimizer.step()
+        monitor.step(loss=loss)
+    if monitor.staging is not None:
+        model(*halves(STEPS, rank)).backward()  # one more forward brings the last step's W_{t+1}
+    monitor.close()
+    assert monitor.unwatched == {}, monitor.unwatched
+
+
+def ddp(rank, tmp_path):
+    model = models.nanogpt()
+    loop(torch.nn.parallel.DistributedDataParallel(model), model, tmp_path, f"rank{rank}", rank)
+
+
+def fsdp2(rank, tmp_path):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model, mesh = models.nanogpt(), init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
+    for block in model.h:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    loop(model, model, tmp_path, f"rank{rank}", rank)
+
+
+class ColumnAttention(models.CausalSelfAttention):
+    """Half of the heads of models.CausalSelfAttention, as a tensor-parallel rank holds them: separate projections."""
+
+    def __init__(self, whole, rank):
+        torch.nn.Module.__init__(self)
+        dim, self.n_head, self.rank = whole.c_proj.weight.shape[0], whole.n_head // 2, rank
+        half = dim // 2
+        self.wq, self.wk, self.wv = (torch.nn.Linear(dim, half) for _ in range(3))
+        self.wo = torch.nn.Linear(half, dim, bias=False)
+        with torch.no_grad():
+            for i, linear in enumerate((self.wq, self.wk, self.wv)):
+                rows = slice(i * dim + rank * half, i * dim + (rank + 1) * half)
+                linear.weight.copy_(whole.c_attn.weight[rows])
+                linear.bias.copy_(whole.c_attn.bias[rows])
+            self.wo.weight.copy_(whole.c_proj.weight[:, rank * half: (rank + 1) * half])
+            self.bias = torch.nn.Parameter(whole.c_proj.bias.detach().clone())
+
+    def forward(self, x):
+        import torch.distributed.nn.functional as along
+
+        b, s, _ = x.shape
+        q, k, v = (f(x).view(b, s, self.n_head, -1).transpose(1, 2) for f in (self.wq, self.wk, self.wv))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, s, -1)
+        return along.all_reduce(self.wo(y)) + self.bias
+
+
+def tensor_parallel(rank, tmp_path):
+    model = models.nanogpt()
+    for block in model.h:
+        block.attn = ColumnAttention(block.attn, rank)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)  # one step's measurements: gradients here need not be synchronised
+    monitor = foreshock.watch(model, optimizer, run="ranks", address=f"file:{tmp_path}/rank{rank}.jsonl",
+                              tensor_parallel=(rank, 2), **EVERY)
+    loss = model(*halves(0))
+    loss.backward()
+    optimizer.step()
+    monitor.step(loss=loss)
+    monitor.close()
+    assert monitor.unwatched == {}, monitor.unwatched
+
+
+def child(rank, what, tmp_path, errors):
+    try:
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=rank, world_size=2)
+        what(rank, tmp_path)
+        dist.barrier()
+        dist.destroy_process_group()
+    except BaseException:
+        errors.put(f"rank {rank}: {traceback.format_exc()}")
+        raise
+
+
+def two_processes(what, tmp_path):
+    context = multiprocessing.get_context("fork")
+    errors = context.Queue()
+    ranks = [context.Process(target=child, args=(rank, what, tmp_path, errors)) for rank in range(2)]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join(600)
+    failed = [p.exitcode for p in ranks]
+    for process in ranks:
+        if process.is_alive():
+            process.kill()
+    assert failed == [0, 0], "\n".join(errors.get() for _ in range(errors.qsize())) if not errors.empty() else failed
+
+
+def steps_of(path):
+    frames = [json.loads(line) for line in path.read_text().splitlines()]
+    return {f["step"]: f for f in frames if "step" in f and "event" not in f}
+
+
+WEIGHTS = ("wq_sigma1", "wq_stable_rank", "wk_sigma1", "qk_sigma1")
+MEANS = ("saturated_row_fraction", "entropy_mean", "lse_mean", "sink_weight_mean")
+
+
+def compare(tmp_path, steps, per_rank_heads=False):
+    one = steps_of(tmp_path / "one.jsonl")
+    ranks = [steps_of(tmp_path / f"rank{r}.jsonl") for r in range(2)]
+    for step in steps:
+        for layer in range(2):
+            def of(frames, signal, head):
+                values = frames[step][signal][layer]
+                return None if values is None else values[head]
+            for head in range(4):
+                for signal in WEIGHTS + ("update_projection_1",):
+                    parts = [v for v in (of(r, signal, head) for r in ranks) if v is not None]
+                    assert len(parts) == 1, (step, signal, layer, head, parts)
+                    assert parts[0] == pytest.approx(of(one, signal, head), rel=2e-3, abs=2e-4), (step, signal, layer, head)
+                if per_rank_heads:
+                    owner = ranks[head // 2]
+                    assert of(owner, "logit_max", head) == pytest.approx(of(one, "logit_max", head), rel=1e-4)
+                    continue
+                assert max(of(r, "logit_max", head) for r in ranks) == pytest.approx(
+                    of(one, "logit_max", head), rel=2e-3, abs=1e-3), (step, layer, head)
+                for signal in MEANS:
+                    mean = sum(of(r, signal, head) for r in ranks) / 2  # as many rows on each
+                    assert mean == pytest.approx(of(one, signal, head), rel=2e-3, abs=2e-3), (step, signal, layer, head)
+
+
+@pytest.mark.parametrize("what", [ddp, fsdp2])
+def test_data_parallel(tmp_path, what):
+    model = models.nanogpt()
+    loop(model, model, tmp_path, "one")
+    two_processes(what, tmp_path)
+    compare(tmp_path, range(STEPS))
+
+
+def test_tensor_parallel_heads_are_global(tmp_path):
+    model = models.nanogpt()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    monitor = foreshock.watch(model, optimizer, run="ranks", address=f"file:{tmp_path}/one.jsonl", **EVERY)
+    loss = model(*halves(0))
+    loss.backward()
+    optimizer.step()
+    monitor.step(loss=loss)
+    monitor.close()
+    two_processes(tensor_parallel, tmp_path)
+    compare(tmp_path, [0], per_rank_heads=True)
