@@ -97,7 +97,7 @@ def test_qk_clip_brings_one_head_down_and_says_so(record):
     models.train(model, optimizer, 3, monitor)
     monitor.close()
     first, after = logits(recording, 0, 1), logits(recording, 1, 1)
-    assert first[1] > 30 and guard.clips == 1
+    assert first[1] > 30 and guard.clips >= 1
     assert after[1] == pytest.approx(20, rel=0.25), "another batch and a step of training later"
     assert after[0] == pytest.approx(first[0], rel=0.5)
     note = next(e["detail"] for e in recording.events() if "qk_clip" in e.get("detail", ""))
@@ -108,11 +108,13 @@ def test_qk_clip_brings_one_head_down_and_says_so(record):
 
 def test_projection_takes_updates_off_the_leading_directions(record):
     every = {"attention_every_steps": 1, "spectra_every_steps": 1, "row_every": 1, "budget": 1.0}
-    plain, optimizer = make()
+    plain, _ = make()
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-2, weight_decay=0.0)  # c gives decay back
     monitor, free = record(plain, optimizer, name="free", every=every)
     models.train(plain, optimizer, 4, monitor)
     monitor.close()
-    model, optimizer = make()
+    model, _ = make()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)  # c gives decay back
     monitor, held = record(model, optimizer, name="held", every=every)
     guard = foreshock.guard(model, mode="projection")
     models.train(model, optimizer, 4, monitor)
@@ -210,7 +212,7 @@ def test_actions_from_the_server(servers):
     train_until(lambda: servers.run_of(server, "acted"), "the run")
     for kind in ("enable_qk_norm", "checkpoint", "stop"):
         servers.post(server, "/api/v1/runs/acted/actions", {"kind": kind, "reason": "a test"})
-    state = lambda: {a["kind"]: a["state"] for a in servers.get(server, "/api/v1/runs/acted/actions")["actions"]}
+    state = lambda: {a["action"]["kind"]: a["state"] for a in servers.get(server, "/api/v1/runs/acted/actions")["actions"]}
     train_until(lambda: state().get("enable_qk_norm") == "effective" and state().get("stop") == "taken", "the actions' states")
     assert saved == ["ckpt/now"] and monitor.should_stop
     monitor.close()

@@ -50,19 +50,18 @@ def watch_for(monitor):
     scaler.step = _scaler_step(scaler.step)
 
 
-def decay_of(optimizers, parameter):
-    """Decoupled weight decay of a parameter; 0.0 when there is none, or it is not decoupled (L2)."""
+def decay_of(optimizers, parameter_id):
+    """Decoupled weight decay of a parameter (by id()); 0.0 when there is none, or it is not decoupled (L2)."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            if any(p is parameter for p in group["params"]):
+            if any(id(p) == parameter_id for p in group["params"]):
                 decoupled = group.get("decoupled_weight_decay", False) or "adamw" in type(optimizer).__name__.lower()
                 return float(group.get("weight_decay") or 0.0) if decoupled else 0.0
     return 0.0
 
 
-def rate_of(optimizers, parameters):
-    """Learning rate of the group that holds one of the given parameters, else of the first group."""
-    wanted = {id(p) for p in parameters}
+def rate_of(optimizers, wanted):
+    """Learning rate of the group that holds one of the given parameters (by id()), else of the first group."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             if any(id(p) in wanted for p in group["params"]):

@@ -94,6 +94,9 @@ class Monitor:
         self.should_stop = False
         self.on_checkpoint = self.guard = None
         self._stepped, self._removers, self._keep, self._pointers = set(), [], [], {}
+        # As the optimizer knows them. FSDP2 puts others in their place during forward.
+        self._ids = {(layer.index, which): id(projection.raw()) for layer in layers
+                     for which, projection in (("wq", layer.wq), ("wk", layer.wk)) if projection is not None}
         self._action_handlers, self._listeners = {}, []
         self._options = dict(options)
         self.library, self.handle = _run.open_run(options)
@@ -152,7 +155,7 @@ class Monitor:
             if parameter is None:
                 out.append(None)
                 continue
-            decay = _hooks.decay_of(self.optimizers, projection.raw())
+            decay = _hooks.decay_of(self.optimizers, self._ids[layer.index, which])
             use = self.staging.projection(layer, which) if self.staging else projection
             out.append(_run.weights_struct(use, parameter, decay, self._keep))
         return out
@@ -281,7 +284,7 @@ class Monitor:
             self.begin()
         if self.grad_norm is None and self.awake:
             self.grad_norm = self._own_grad_norm()
-        rate = _hooks.rate_of(self.optimizers, self._parameters())
+        rate = _hooks.rate_of(self.optimizers, set(self._ids.values()))
         if rate is not None:
             self.library.fs_scalar(self.handle, _abi.LEARNING_RATE, float(rate))
         found = getattr(optimizer, "found_inf", None)  # fused optimizers skip inside of their kernel
@@ -307,13 +310,9 @@ class Monitor:
 
     def clipped(self, parameters, norm):
         """clip_grad_norm_ returned the norm of these parameters."""
-        mine = {id(p) for p in self._parameters()}
+        mine = set(self._ids.values())
         if not self.closed and type(norm) is torch.Tensor and any(id(p) in mine for p in parameters):
             self.grad_norm = norm
-
-    def _parameters(self):
-        found = [p.raw() for layer in self.layers for p in (layer.wq, layer.wk) if p is not None]
-        return [p for p in found if p is not None]
 
     def _own_grad_norm(self):
         """Nobody clips: the norm of this step's gradients, on the CPU, in sampled steps only."""
