@@ -131,6 +131,10 @@ fs_status fs_layer_set_weights(fs_run* run, uint32_t layer, const fs_weights* wq
   return Guarded(run, [&] { return run->SetWeights(layer, wq, wk); });
 }
 
+fs_status fs_set_stream(fs_run* run, int32_t device, void* stream) {
+  return Guarded(run, [&] { return run->SetStream(device, stream); });
+}
+
 fs_status fs_weights_replaced(fs_run* run) {
   return Guarded(run, [&] { return run->WeightsReplaced(); });
 }

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <string>
 
+#include "foreshock/sdk/cuda/device.h"
+
 namespace foreshock::sdk {
 
 kernels::TensorView ToView(const fs_tensor& t) {
@@ -23,6 +25,8 @@ AttentionCall ToCall(const fs_attention& in) {
   call.grad_enabled = in.grad_enabled != 0;
   call.recompute = in.recompute != 0;
   call.micro_batch = in.micro_batch;
+  call.device = in.device >= 0 ? in.device : cuda::DeviceOf(in.q.data);
+  call.stream = in.stream;
   kernels::RoundingProblem& problem = call.problem;
   problem.v = ToView(in.v);
   problem.o = ToView(in.o);
@@ -52,6 +56,7 @@ ProjectionSpec ToProjection(const fs_weights& weights, uint32_t heads) {
   spec.row_stride = weights.row_stride;
   spec.col_stride = weights.col_stride;
   spec.weight_decay = weights.weight_decay;
+  spec.device = weights.device >= 0 ? weights.device : cuda::DeviceOf(weights.data);
   for (uint32_t h = 0; h < heads; ++h) {
     spec.head_offsets.push_back(weights.head_offsets != nullptr ? weights.head_offsets[h]
                                                                 : h * weights.head_stride);

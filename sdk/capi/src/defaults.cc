@@ -36,6 +36,7 @@ void fs_weights_init(fs_weights* weights) {
   if (weights == nullptr) return;
   Zero(weights);
   weights->dtype = FS_FP32;
+  weights->device = -1;
 }
 
 void fs_layer_init(fs_layer* layer) {
@@ -49,6 +50,7 @@ void fs_attention_init(fs_attention* attention) {
   if (attention == nullptr) return;
   Zero(attention);
   attention->grad_enabled = 1;
+  attention->device = -1;
 }
 
 void fs_guard_options_init(fs_guard_options* options) {

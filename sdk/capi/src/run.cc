@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "convert.h"
+#include "foreshock/sdk/cuda/device.h"
+#include "foreshock/sdk/cuda/weight_probe.h"
 #include "foreshock/sdk/fork_guard.h"
 #include "foreshock/wire/codec.h"
 
@@ -94,12 +96,57 @@ fs_status fs_run::AddLayer(const fs_layer& in) {
   if (spec.dropout > 0) {
     unmonitored_.push_back({"layer " + std::to_string(in.layer) + " rounding", "attention dropout"});
   }
-  if (!spec.wq)
+  DropUnmeasurable(&spec);
+  if (!spec.wq && !spec.weights_dropped)
     unmonitored_.push_back({"layer " + std::to_string(in.layer) + " weights", "no weights were given"});
   if (layer_index_.size() <= in.layer) layer_index_.resize(in.layer + 1, kUnknown);
   layers_.push_back(std::move(spec));
+  attention_told_.push_back(0);
   layer_index_[in.layer] = static_cast<int32_t>(layers_.size() - 1);
   return FS_OK;
+}
+
+// Weights on a device that this build, driver or backend cannot measure: said, and never read.
+void fs_run::DropUnmeasurable(sdk::LayerSpec* spec) {
+  const auto on_device = [](const std::optional<sdk::ProjectionSpec>& p) { return p && p->device >= 0; };
+  if (!on_device(spec->wq) && !on_device(spec->wk)) return;
+  std::string reason = foreshock::cuda::DriverSupport().reason;
+  if (reason.empty() && spec->head_dim > foreshock::cuda::kMaxHeadDimOnDevice) {
+    reason = "head_dim " + std::to_string(spec->head_dim) + ", on a GPU at most " +
+             std::to_string(foreshock::cuda::kMaxHeadDimOnDevice);
+  }
+  if (reason.empty()) return;
+  unmonitored_.push_back({"layer " + std::to_string(spec->layer) + " weights", reason});
+  spec->wq.reset();
+  spec->wk.reset();
+  spec->weights_dropped = true;
+}
+
+fs_status fs_run::SetStream(int32_t device, void* stream) {
+  if (device < 0) return Fail(FS_ERR_ARGUMENT, "fs_set_stream: device: %d, must be 0 or more", device);
+  if (sampler_ != nullptr && sampler_->in_step()) return Fail(FS_ERR_STATE, "fs_set_stream: within a step");
+  const auto known = std::find_if(streams_.begin(), streams_.end(),
+                                  [device](const auto& entry) { return entry.first == device; });
+  if (known == streams_.end()) {
+    streams_.emplace_back(device, stream);
+  } else {
+    known->second = stream;
+  }
+  if (sampler_ != nullptr) sampler_->weights().SetStream(device, stream);
+  return FS_OK;
+}
+
+void fs_run::AttentionUnmonitored(size_t index, const std::string& reason) {
+  if (attention_told_[index] != 0) return;
+  attention_told_[index] = 1;
+  Unmonitored(("layer " + std::to_string(layers_[index].layer) + " attention").c_str(), reason.c_str());
+}
+
+// Devices that failed: said once each, as an event and in what later readers are told.
+void fs_run::TellFailures() {
+  for (const sdk::TrackerFailure& failure : sampler_->weights().TakeFailures()) {
+    Unmonitored(failure.name.c_str(), failure.reason.c_str());
+  }
 }
 
 fs_status fs_run::SetWeights(uint32_t layer, const fs_weights* wq, const fs_weights* wk) {
@@ -108,6 +155,7 @@ fs_status fs_run::SetWeights(uint32_t layer, const fs_weights* wq, const fs_weig
   if (sampler_ != nullptr && sampler_->in_step())
     return Fail(FS_ERR_STATE, "fs_layer_set_weights: within a step");
   sdk::LayerSpec& spec = layers_[static_cast<size_t>(index)];
+  if (spec.weights_dropped) return FS_OK;
   sdk::LayerSpec changed = spec;
   const struct {
     const fs_weights* given;
@@ -127,7 +175,19 @@ fs_status fs_run::SetWeights(uint32_t layer, const fs_weights* wq, const fs_weig
       return Fail(FS_ERR_ARGUMENT, "layer %u: %s.size: %u, call fs_weights_init first", layer, side.name,
                   side.given->size);
     }
-    *side.projection = sdk::ToProjection(weights, side.heads);
+    const sdk::ProjectionSpec before = std::move(**side.projection);
+    sdk::ProjectionSpec& now = **side.projection;
+    now = sdk::ToProjection(weights, side.heads);
+    if (now.device != before.device) {
+      return Fail(FS_ERR_ARGUMENT, "layer %u: %s: device %d, must stay on %d (-1: host memory)", layer,
+                  side.name, now.device, before.device);
+    }
+    const bool same = now.row_stride == before.row_stride && now.col_stride == before.col_stride &&
+                      now.dtype == before.dtype;
+    if (now.device >= 0 && !same) {
+      return Fail(FS_ERR_ARGUMENT, "layer %u: %s: strides and dtype on a GPU must stay as they were", layer,
+                  side.name);
+    }
   }
   const Status status = changed.Check();
   if (!status.ok()) return Fail(FS_ERR_ARGUMENT, status);
@@ -191,6 +251,7 @@ fs_status fs_run::Freeze() {
   effects_.Prepare();
   sampler_ = std::make_unique<sdk::StepSampler>(layers_, options_.sampler, clock_);
   sampler_view_ = sampler_.get();
+  for (const auto& [device, stream] : streams_) sampler_->weights().SetStream(device, stream);
   exporter_ = std::make_unique<sdk::Exporter>(
       options_.exporter, sampler_->layout(), sampler_->queue(), sampler_->request(), clock_,
       [this](LogLevel level, const std::string& text) { Log(level, text); });
@@ -198,6 +259,7 @@ fs_status fs_run::Freeze() {
   const Status started = exporter_->Start();
   if (!started.ok()) return Fail(FS_ERR_MEMORY, started);
   broken_ = false;
+  TellFailures();
   for (const EventSlot& event : early_events_) sampler_->PublishEvent(event);
   early_events_.clear();
   early_events_.shrink_to_fit();
@@ -284,11 +346,13 @@ void fs_run::Close(fs_end end) {
   // A run that ends before its first step still says so, and why.
   if (!frozen_ && !(early_events_.empty() && layers_.empty())) Freeze();
   if (exporter_ == nullptr || broken_) return;
+  sampler_->Drain(clock_.MonotonicNanos() + std::chrono::nanoseconds(options_.flush_timeout).count() / 2);
   exporter_->Stop(static_cast<wire::GoodbyeStatus>(end), std::max<int64_t>(last_step_, 0),
                   options_.flush_timeout);
 }
 
 void fs_run::FlushAtExit() {
   if (inert() || exporter_ == nullptr || broken_) return;
+  sampler_->Drain(0);
   exporter_->Stop(wire::GoodbyeStatus::kUnspecified, 0, options_.flush_timeout);
 }

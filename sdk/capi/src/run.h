@@ -52,6 +52,7 @@ struct fs_run {
   const char* last_error() const { return last_error_; }
 
   fs_status AddLayer(const fs_layer& layer);
+  fs_status SetStream(int32_t device, void* stream);
   fs_status SetWeights(uint32_t layer, const fs_weights* wq, const fs_weights* wk);
   fs_status WeightsReplaced();
   fs_status Unmonitored(const char* name, const char* reason);
@@ -92,6 +93,10 @@ struct fs_run {
   fs_status UnknownLayer(uint32_t layer) const;
   fs_status Freeze();
   void FillHello();
+  void DropUnmeasurable(foreshock::sdk::LayerSpec* spec);
+  void TellFailures();
+  // Says once per layer that its attention is not measured.
+  void AttentionUnmonitored(size_t index, const std::string& reason);
   void Publish(const foreshock::sdk::EventSlot& event);
   void GuardEvent(const char* detail, const uint32_t* layers, uint32_t count);
   void AnnounceGuardSwitch(bool watch_effect);
@@ -108,8 +113,10 @@ struct fs_run {
   const foreshock::Clock& clock_;
   const uint64_t fork_generation_;
   std::vector<foreshock::sdk::LayerSpec> layers_;
-  std::vector<int32_t> layer_index_;  // by global index
+  std::vector<int32_t> layer_index_;     // by global index
+  std::vector<uint8_t> attention_told_;  // per layer: AttentionUnmonitored was called
   std::vector<foreshock::wire::Unmonitored> unmonitored_;
+  std::vector<std::pair<int32_t, void*>> streams_;       // by device, as fs_set_stream gave them
   std::vector<foreshock::sdk::EventSlot> early_events_;  // before the first step
   foreshock::sdk::Guard guard_{layers_};
   foreshock::sdk::EffectWatch effects_{layers_};

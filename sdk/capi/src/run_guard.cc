@@ -251,6 +251,10 @@ fs_status fs_run::ProjectOut(uint32_t layer, fs_projection which, uint32_t local
   if (local_head >= heads) {
     return Fail(FS_ERR_SHAPE, "layer %u: local_head: %u, this rank has %u", layer, local_head, heads);
   }
+  const auto& projection = which == FS_WK ? spec.wk : spec.wq;
+  if (projection && projection->device >= 0) {
+    return Fail(FS_ERR_UNSUPPORTED, "layer %u: fs_project_out: the weights lie on a GPU", layer);
+  }
   const float *u = nullptr, *v = nullptr;
   if (sampler_ == nullptr ||
       !sampler_->weights().Pairs(static_cast<size_t>(index), which == FS_WK, local_head, &u, &v)) {

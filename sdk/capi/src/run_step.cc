@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "convert.h"
+#include "foreshock/sdk/cuda/device.h"
 #include "run.h"
 
 using foreshock::Status;
@@ -24,6 +25,13 @@ class OwnTime {
 
 fs_status AttentionStatus(const Status& status) {
   return status.code() == foreshock::Code::kResourceExhausted ? FS_ERR_MEMORY : FS_ERR_SHAPE;
+}
+
+// Why a call's tensors cannot be measured where they are; null when they can.
+const char* WhyNotMeasured(const sdk::AttentionCall& call) {
+  if (call.device < 0) return nullptr;
+  const foreshock::cuda::Support& support = foreshock::cuda::DriverSupport();
+  return support.usable ? "attention on a GPU is not measured by this version" : support.reason.c_str();
 }
 
 }  // namespace
@@ -66,7 +74,13 @@ fs_status fs_run::Forward(uint32_t layer, const fs_attention& in) {
   if (!attention.grad_enabled || attention.recompute) return FS_OK;
   const Status dtypes = sdk::CheckDTypes(attention);
   if (!dtypes.ok()) return Fail(FS_ERR_DTYPE, dtypes);
-  const Status status = sampler_->Forward(static_cast<size_t>(IndexOf(layer)), sdk::ToCall(attention));
+  const auto index = static_cast<size_t>(IndexOf(layer));
+  const sdk::AttentionCall call = sdk::ToCall(attention);
+  if (const char* reason = WhyNotMeasured(call)) {
+    AttentionUnmonitored(index, reason);
+    return FS_OK;
+  }
+  const Status status = sampler_->Forward(index, call);
   return status.ok() ? FS_OK : Fail(AttentionStatus(status), status);
 }
 
@@ -81,7 +95,13 @@ fs_status fs_run::Backward(uint32_t layer, const fs_attention& in) {
   }
   const Status dtypes = sdk::CheckDTypes(attention);
   if (!dtypes.ok()) return Fail(FS_ERR_DTYPE, dtypes);
-  const Status status = sampler_->Backward(static_cast<size_t>(IndexOf(layer)), sdk::ToCall(attention));
+  const auto index = static_cast<size_t>(IndexOf(layer));
+  const sdk::AttentionCall call = sdk::ToCall(attention);
+  if (const char* reason = WhyNotMeasured(call)) {
+    AttentionUnmonitored(index, reason);
+    return FS_OK;
+  }
+  const Status status = sampler_->Backward(index, call);
   return status.ok() ? FS_OK : Fail(AttentionStatus(status), status);
 }
 
@@ -116,11 +136,13 @@ fs_status fs_run::StepEnd() {
     const OwnTime own(clock_, &at_end);
     const bool sampled = sampler_->sampled();
     last_step_ = sampler_->step();
-    sdk::FrameSlot& frame = sampler_->Finish(before);
-    MarkGuardedLayers(frame);
-    if (sampled) ObserveFrame(frame);
-    sampler_->Publish();
+    sampler_->Finish(before);
+    sampler_->Publish([this](sdk::FrameSlot& frame) {
+      MarkGuardedLayers(frame);
+      if (frame.sampled) ObserveFrame(frame);
+    });
     FlushEvents();
+    TellFailures();
     CollectActions();
     steps_.fetch_add(1, std::memory_order_relaxed);
     if (sampled) sampled_steps_.fetch_add(1, std::memory_order_relaxed);

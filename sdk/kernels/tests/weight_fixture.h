@@ -43,6 +43,7 @@ class StoredWeight {
     return {bytes_.data(), dtype_, exact_.rows, exact_.cols, row_stride_, col_stride_};
   }
   const reference::Matrix& exact() const { return exact_; }
+  size_t bytes() const { return bytes_.size(); }
 
  private:
   std::vector<unsigned char> bytes_;

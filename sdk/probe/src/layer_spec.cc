@@ -95,6 +95,10 @@ Status LayerSpec::Check() const {
   if (!status.ok()) return status.Annotate("layer " + std::to_string(layer));
   if (wq) FS_RETURN_IF_ERROR(CheckProjection(*this, *wq, "wq", local_query_heads));
   if (wk) FS_RETURN_IF_ERROR(CheckProjection(*this, *wk, "wk", local_kv_heads));
+  if (wq && wk && wq->device != wk->device) {
+    return Bad("layer " + std::to_string(layer) + ": wk.device", std::to_string(wk->device),
+               "must be wq's, " + std::to_string(wq->device));
+  }
   return OkStatus();
 }
 

@@ -1,8 +1,10 @@
 #include "foreshock/sdk/weight_tracker.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
+
+#include "device_weights.h"
+#include "weight_columns.h"
 
 namespace foreshock::sdk {
 
@@ -30,6 +32,9 @@ struct WeightTracker::Layer {
   std::vector<float> probed_u_k, probed_v_k;
   std::vector<HeadSpectrum> q_spectra, k_spectra;
   std::vector<double> qk_sigma1;
+  // Weights on a GPU: the vectors above stay empty, and these are the numbers there, by local head.
+  DeviceWeights* device = nullptr;
+  std::vector<std::pair<uint32_t, int32_t>> device_q, device_k;
 
   kernels::WeightSet Set() const {
     kernels::WeightSet set;
@@ -52,51 +57,6 @@ std::vector<uint32_t> OwnHeads(uint32_t first, uint32_t local, uint32_t replica,
   return heads;
 }
 
-struct SideSignals {
-  uint16_t sigma1, stable_rank, projection1, sign_mean1, drift_ratio1;
-};
-constexpr SideSignals kQuerySide = {kWqSigma1, kWqStableRank, kUpdateProjection1, kUpdateSignMean1,
-                                    kUpdateDriftRatio1};
-constexpr SideSignals kKeySide = {kWkSigma1, kWkStableRank, kWkUpdateProjection1, kWkUpdateSignMean1,
-                                  kWkUpdateDriftRatio1};
-
-uint16_t Next(uint16_t first, int i) { return static_cast<uint16_t>(first + i); }
-
-void WriteSpectrum(const FrameLayout& layout, FrameSlot* slot, int32_t layer, const SideSignals& side,
-                   uint32_t head, const HeadSpectrum& spectrum) noexcept {
-  for (int i = 0; i < kPairs; ++i) {
-    ColumnWriter writer(layout, slot, layer, Next(side.sigma1, i));
-    if (i < spectrum.pairs) writer.Set(head, spectrum.sigma[i]);
-  }
-  ColumnWriter writer(layout, slot, layer, side.stable_rank);
-  if (!spectrum.finite) {
-    writer.Set(head, std::numeric_limits<double>::quiet_NaN());
-  } else if (spectrum.has_stable_rank) {
-    writer.Set(head, spectrum.stable_rank);
-  }
-}
-
-void WriteUpdates(const FrameLayout& layout, FrameSlot* slot, int32_t layer, const SideSignals& side,
-                  ProjectionTracker& tracker) noexcept {
-  for (size_t m = 0; m < tracker.count(); ++m) {
-    const uint32_t head = tracker.heads()[m];
-    const kernels::UpdateSums sums = tracker.Take(m);
-    const double n = sums.n;
-    for (int i = 0; i < kPairs; ++i) {
-      ColumnWriter projection(layout, slot, layer, Next(side.projection1, i));
-      if (sums.HasProjection()) projection.Set(head, sums.sum_c[i], n);
-      ColumnWriter sign(layout, slot, layer, Next(side.sign_mean1, i));
-      if (sums.HasSignMean(i)) sign.Set(head, sums.sum_sign[i], n);
-      ColumnWriter drift(layout, slot, layer, Next(side.drift_ratio1, i));
-      if (sums.HasDriftRatio(i)) drift.Set(head, sums.sum_c[i], sums.sum_abs_c[i]);
-      if (!sums.rotated[i]) continue;
-      projection.SetRotated(head);
-      sign.SetRotated(head);
-      drift.SetRotated(head);
-    }
-  }
-}
-
 }  // namespace
 
 WeightTracker::WeightTracker(const std::vector<LayerSpec>& layers, const FrameLayout& layout,
@@ -109,6 +69,14 @@ WeightTracker::WeightTracker(const std::vector<LayerSpec>& layers, const FrameLa
     auto k_heads = OwnHeads(spec.first_kv_head, spec.local_kv_heads, replica, replicas);
     if (!spec.wq) q_heads.clear();
     if (!spec.wk) k_heads.clear();
+    const bool on_device = (spec.wq && spec.wq->device >= 0) || (spec.wk && spec.wk->device >= 0);
+    if (on_device) {
+      auto layer = std::make_unique<Layer>(static_cast<int32_t>(i), spec, std::vector<uint32_t>(),
+                                           std::vector<uint32_t>());
+      AddToDevice(*layer, spec, q_heads, k_heads);
+      layers_.push_back(std::move(layer));
+      continue;
+    }
     auto layer = std::make_unique<Layer>(static_cast<int32_t>(i), spec, q_heads, k_heads);
     layer->has_q = spec.wq.has_value();
     layer->has_k = spec.wk.has_value();
@@ -135,12 +103,61 @@ WeightTracker::WeightTracker(const std::vector<LayerSpec>& layers, const FrameLa
     workspace = std::max(workspace, kernels::ProbeWeightsWorkspaceBytes(layers_.back()->Set()));
   }
   workspace_.resize(workspace);
+  for (auto& device : devices_) {
+    const Status made = device->Make();
+    if (made.ok()) continue;
+    failures_.push_back({"weights on CUDA device " + std::to_string(device->device()), made.message()});
+    for (auto& layer : layers_) {
+      if (layer->device == device.get()) layer->device = nullptr;
+    }
+    device.reset();
+  }
+  devices_.erase(std::remove(devices_.begin(), devices_.end(), nullptr), devices_.end());
+}
+
+DeviceWeights& WeightTracker::OnDevice(int device) {
+  for (auto& known : devices_) {
+    if (known->device() == device) return *known;
+  }
+  devices_.push_back(std::make_unique<DeviceWeights>(device, layout_));
+  return *devices_.back();
+}
+
+void WeightTracker::AddToDevice(Layer& layer, const LayerSpec& spec, const std::vector<uint32_t>& q_heads,
+                                const std::vector<uint32_t>& k_heads) {
+  const auto at = static_cast<size_t>(layer.index);
+  layer.device = &OnDevice(spec.wq ? spec.wq->device : spec.wk->device);
+  const auto key = [&](uint32_t local, bool reported) {
+    for (const auto& [head, number] : layer.device_k) {
+      if (head == local) return number;
+    }
+    const int32_t number =
+        layer.device->AddHead({at, local, true, reported}, spec.View(*spec.wk, local), spec.wk->weight_decay);
+    layer.device_k.emplace_back(local, number);
+    return number;
+  };
+  for (const uint32_t h : k_heads) key(h, true);
+  for (const uint32_t h : q_heads) {
+    const int32_t number =
+        layer.device->AddHead({at, h, false, true}, spec.View(*spec.wq, h), spec.wq->weight_decay);
+    layer.device_q.emplace_back(h, number);
+    if (!spec.wk) continue;
+    // Key heads that only qk_sigma1 needs are another replica's to report.
+    layer.device->AddPair(number, key(spec.KvHeadOf(spec.first_query_head + h) - spec.first_kv_head, false));
+  }
 }
 
 WeightTracker::~WeightTracker() = default;
 
 void WeightTracker::SetViews(size_t layer_index, const LayerSpec& spec) {
   Layer& layer = *layers_[layer_index];
+  if (layer.device != nullptr) {
+    for (const auto& [head, number] : layer.device_q)
+      layer.device->SetView(number, spec.View(*spec.wq, head));
+    for (const auto& [head, number] : layer.device_k)
+      layer.device->SetView(number, spec.View(*spec.wk, head));
+    return;
+  }
   if (spec.wq) {
     layer.q.SetViews(spec, *spec.wq);
     layer.q_decay = spec.wq->weight_decay;
@@ -192,6 +209,7 @@ void WeightTracker::BeginStep(bool spectra, bool track, FrameSlot* slot) noexcep
     for (auto& layer : layers_) ProbeLayer(*layer, slot);
   }
   tracking_ = track;
+  for (auto& device : devices_) device->BeginStep(spectra, track);
   if (!track) return;
   for (auto& layer : layers_) {
     layer->q.OpenStep();
@@ -200,6 +218,7 @@ void WeightTracker::BeginStep(bool spectra, bool track, FrameSlot* slot) noexcep
 }
 
 void WeightTracker::EndStep(bool skipped, double learning_rate) noexcept {
+  for (auto& device : devices_) device->EndStep(skipped, learning_rate);
   for (auto& layer : layers_) {
     layer->q.CloseStep(tracking_, skipped, learning_rate * layer->q_decay);
     layer->k.CloseStep(tracking_, skipped, learning_rate * layer->k_decay);
@@ -207,13 +226,74 @@ void WeightTracker::EndStep(bool skipped, double learning_rate) noexcept {
 }
 
 void WeightTracker::Report(FrameSlot* slot) noexcept {
+  for (int ticket = 0; ticket < DeviceWeights::kTickets && !devices_.empty(); ++ticket) {
+    const bool free = std::all_of(devices_.begin(), devices_.end(),
+                                  [ticket](auto& device) { return device->Free(ticket); });
+    if (!free) continue;
+    for (auto& device : devices_) device->Report(ticket);
+    slot->weights_ticket = ticket;
+    break;
+  }
   for (auto& layer : layers_) {
-    if (layer->has_q) WriteUpdates(layout_, slot, layer->index, kQuerySide, layer->q);
-    if (layer->has_k) WriteUpdates(layout_, slot, layer->index, kKeySide, layer->k);
+    for (const bool key_side : {false, true}) {
+      ProjectionTracker& tracker = key_side ? layer->k : layer->q;
+      for (size_t m = 0; m < tracker.count(); ++m) {
+        WriteUpdates(layout_, slot, layer->index, key_side ? kKeySide : kQuerySide, tracker.heads()[m],
+                     tracker.Take(m));
+      }
+    }
   }
 }
 
+void WeightTracker::SetStream(int device, void* stream) {
+  for (auto& known : devices_) {
+    if (known->device() == device) known->SetStream(stream);
+  }
+}
+
+bool WeightTracker::Ready(const FrameSlot& slot) noexcept {
+  if (slot.weights_ticket < 0) return true;
+  return std::all_of(devices_.begin(), devices_.end(),
+                     [&](auto& device) { return device->Ready(slot.weights_ticket); });
+}
+
+void WeightTracker::Complete(FrameSlot* slot, bool give_up) noexcept {
+  if (slot->weights_ticket < 0) return;
+  for (auto& device : devices_) {
+    if (!give_up || device->Ready(slot->weights_ticket)) {
+      device->Write(slot->weights_ticket, slot);
+    } else {
+      device->Abandon(slot->weights_ticket);
+    }
+  }
+  slot->weights_ticket = -1;
+}
+
+std::vector<TrackerFailure> WeightTracker::TakeFailures() {
+  std::vector<TrackerFailure> failures = std::move(failures_);
+  failures_.clear();
+  for (auto& device : devices_) {
+    if (device->failure().empty() || device->told()) continue;
+    device->SetTold();
+    failures.push_back({"weights on CUDA device " + std::to_string(device->device()), device->failure()});
+  }
+  return failures;
+}
+
+double WeightTracker::device_spectra_nanos() const noexcept {
+  double nanos = 0;
+  for (const auto& device : devices_) nanos += device->spectra_nanos();
+  return nanos;
+}
+
+double WeightTracker::device_projection_nanos() const noexcept {
+  double nanos = 0;
+  for (const auto& device : devices_) nanos += device->projection_nanos();
+  return nanos;
+}
+
 void WeightTracker::Invalidate() noexcept {
+  for (auto& device : devices_) device->Invalidate();
   for (auto& layer : layers_) {
     layer->q.Invalidate();
     layer->k.Invalidate();

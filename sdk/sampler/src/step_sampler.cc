@@ -1,8 +1,10 @@
 #include "foreshock/sdk/step_sampler.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 namespace foreshock::sdk {
@@ -43,6 +45,8 @@ StepSampler::StepSampler(const std::vector<LayerSpec>& layers, const SamplerOpti
       queue_(QueueCapacity(layout_, options)) {
   queue_.ForEachSlot([this](StepRecord& record) { record.frame.Shape(layout_); });
   frame_.Shape(layout_);
+  held_.resize(kHeldFrames);
+  for (FrameSlot& frame : held_) frame.Shape(layout_);
 }
 
 uint32_t StepSampler::sampling_interval() const noexcept {
@@ -125,6 +129,7 @@ FrameSlot& StepSampler::Finish(int64_t own_nanos) noexcept {
   weights_.EndStep(skipped_, learning_rate_);
   frame_.window_from = window_from_;
   frame_.skipped = skipped_;
+  frame_.sampled = sampled();
   if (spectra_now_) {
     weights_.Report(&frame_);
     window_from_ = step_;
@@ -133,16 +138,47 @@ FrameSlot& StepSampler::Finish(int64_t own_nanos) noexcept {
   own_nanos += now - start;
   frame_.time_unix_ns = clock_.WallNanos();
   WriteScalars(own_nanos);
-  governor_.EndStep(sampled(), tracked_now_, now - begin_nanos_, own_nanos);
+  // Device time is known a few steps later; until then the last known one stands for this step's.
+  double device = tracked_now_ ? weights_.device_projection_nanos() : 0;
+  if (spectra_now_) device += weights_.device_spectra_nanos();
+  governor_.EndStep(sampled(), tracked_now_, now - begin_nanos_, own_nanos + static_cast<int64_t>(device));
   in_step_ = false;
   return frame_;
 }
 
-void StepSampler::Publish() noexcept {
+void StepSampler::Hold() noexcept {
+  // Publish left room: a full ring gives up its oldest.
+  std::swap(held_[(held_first_ + held_count_) % held_.size()], frame_);
+  ++held_count_;
+}
+
+FrameSlot* StepSampler::Complete(bool give_up) noexcept {
+  if (held_count_ == 0) return nullptr;
+  FrameSlot& frame = held_[held_first_];
+  give_up = give_up || held_count_ == held_.size();
+  if (!give_up && !weights_.Ready(frame)) return nullptr;
+  weights_.Complete(&frame, give_up);
+  return &frame;
+}
+
+void StepSampler::Release() noexcept {
   StepRecord& record = queue_.Slot();
   record.is_event = false;
-  std::swap(record.frame, frame_);
+  std::swap(record.frame, held_[held_first_]);
   queue_.Publish();
+  held_first_ = (held_first_ + 1) % held_.size();
+  --held_count_;
+}
+
+void StepSampler::Drain(int64_t deadline_nanos) noexcept {
+  while (held_count_ > 0) {
+    const bool give_up = clock_.MonotonicNanos() >= deadline_nanos;
+    if (Complete(give_up) != nullptr) {
+      Release();
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
 }
 
 void StepSampler::PublishEvent(const EventSlot& event) noexcept {

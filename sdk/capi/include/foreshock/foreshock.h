@@ -15,7 +15,10 @@
  *    goes on whatever a call returns: ignoring every status is safe.
  *  - NaN and infinity are values, never errors. What was not given is missing, never 0.
  *  - A forked child is inert: its calls return at once, and it sends nothing.
- *  - CPU tensors only in this build. Layers on other devices are declared with fs_unmonitored.
+ *  - Tensors may lie in host memory or on a CUDA device; which, is found from the pointer where it is not
+ *    said. What lies on a device is read there, by kernels enqueued on the stream given (fs_set_stream,
+ *    fs_attention): no call waits for a device, and a step's frame goes out when the device has got there.
+ *    Without a usable driver such tensors are "unmonitored: driver X, needs 580", never copied to the host.
  *
  * ORDER OF CALLS
  *
@@ -216,6 +219,7 @@ typedef struct fs_weights {
   const int64_t* head_offsets; /* copied */
   /* Lambda of decoupled decay, so that its pull is not taken for the gradient's; 0: none. */
   double weight_decay;
+  int32_t device; /* -1; the CUDA device whose memory this is; -1: host memory, or found from the pointer */
 } fs_weights;
 FS_API void fs_weights_init(fs_weights* weights);
 
@@ -247,6 +251,9 @@ FS_API fs_status fs_add_layer(fs_run* run, const fs_layer* layer);
 /* The weights have moved to other memory (same shape and values). Between steps. */
 FS_API fs_status fs_layer_set_weights(fs_run* run, uint32_t layer, const fs_weights* wq,
                                       const fs_weights* wk);
+/* The stream (a cudaStream_t) of a CUDA device on which weights are read, from the next step on: the one on
+ * which the optimizer runs. NULL, as without this call: the device's default stream. Between steps. */
+FS_API fs_status fs_set_stream(fs_run* run, int32_t device, void* stream);
 /* The weights were replaced (a checkpoint was loaded): directions and windows start anew. Between steps. */
 FS_API fs_status fs_weights_replaced(fs_run* run);
 /* Says that something is not measured, and why, e.g. ("layer 7", "linear attention"). At any time. */
@@ -298,6 +305,8 @@ typedef struct fs_attention {
   const float* alibi_slopes; /* per query head */
   const float* sinks;        /* learned sinks: n_sinks logits per query head */
   int32_t n_sinks;
+  int32_t device; /* -1; the CUDA device of all tensors above; -1: host memory, or found from q */
+  void* stream;   /* on a device: the cudaStream_t on which they are ready; NULL: the default stream */
 } fs_attention;
 FS_API void fs_attention_init(fs_attention* attention);
 

@@ -68,6 +68,7 @@ class Weights(C.Structure):
         ("head_stride", C.c_int64),
         ("head_offsets", C.POINTER(C.c_int64)),
         ("weight_decay", C.c_double),
+        ("device", C.c_int32),
         ("_room", C.c_uint8 * 128),
     ]
 
@@ -147,6 +148,8 @@ class Attention(C.Structure):
         ("alibi_slopes", C.c_void_p),
         ("sinks", C.c_void_p),
         ("n_sinks", C.c_int32),
+        ("device", C.c_int32),
+        ("stream", C.c_void_p),
         ("_room", C.c_uint8 * 128),
     ]
 

@@ -24,6 +24,8 @@ struct AttentionCall {
   bool grad_enabled = true;
   bool recompute = false;
   uint32_t micro_batch = 0;
+  int device = -1;         // the CUDA device of the tensors; -1: host memory
+  void* stream = nullptr;  // on a device: where they are ready
 };
 
 struct RowRule {

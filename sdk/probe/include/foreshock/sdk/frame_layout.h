@@ -55,7 +55,10 @@ struct FrameSlot {
   int64_t time_unix_ns = 0;
   int64_t window_from = 0;
   bool skipped = false;
-  bool has_heads = false;     // some column of a layer is used
+  bool has_heads = false;  // some column of a layer is used
+  bool sampled = false;    // per-head signals were asked for
+  // Results that a device still owes this frame; -1: none.
+  int weights_ticket = -1, attention_ticket = -1;
   size_t scalar_columns = 0;  // they come first and hold one value each
   std::vector<float> values;
   std::vector<uint8_t> present;  // per head of every column

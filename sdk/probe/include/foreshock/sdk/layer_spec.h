@@ -20,6 +20,7 @@ struct ProjectionSpec {
   int64_t col_stride = 0;
   std::vector<int64_t> head_offsets;  // in elements, one per local head
   double weight_decay = 0;            // lambda of decoupled decay
+  int device = -1;                    // the CUDA device whose memory it is; -1: host memory
 
   bool low_resolution() const { return kernels::SizeOf(dtype) == 2; }
 };
@@ -45,6 +46,7 @@ struct LayerSpec {
   float dropout = 0;
   std::optional<ProjectionSpec> wq;
   std::optional<ProjectionSpec> wk;
+  bool weights_dropped = false;  // they were given, but lie where they cannot be measured
 
   // The global key/value head of a global query head.
   uint32_t KvHeadOf(uint32_t query_head) const { return query_head / (query_heads / kv_heads); }

@@ -9,11 +9,16 @@
 // Pairs taken at t come into use after step t: so one window is measured along one pair from end to end, and
 // the frame of t closes the window that began at the last frame with spectra.
 //
-// One thread at a time. After the constructor nothing allocates.
+// Weights in a GPU's memory are measured there, all layers of a device at once, on the device's stream
+// (SetStream). What Report finds for them comes later: the frame carries a ticket, and Complete writes it
+// once Ready says so.
+//
+// One thread at a time. After the constructor nothing allocates, and nothing ever waits for a device.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "foreshock/sdk/frame_layout.h"
@@ -68,6 +73,14 @@ class ProjectionTracker {
   bool open_ = false;  // r_ is that of the present weights along the present pairs
 };
 
+class DeviceWeights;
+
+// What could not be measured, and why.
+struct TrackerFailure {
+  std::string name;
+  std::string reason;
+};
+
 class WeightTracker {
  public:
   // Copy `replica` of `replicas` measures the heads h with h % replicas == replica. `layers` and `layout`
@@ -86,8 +99,20 @@ class WeightTracker {
   // The weights were replaced: everything starts anew at the next spectra.
   void Invalidate() noexcept;
 
-  // Pairs now in use of a local head: kPairs vectors each, one after the other; false while there are none,
-  // or when another replica measures that head.
+  // The stream on which the weights of a device are read; the default stream until then. Between steps.
+  void SetStream(int device, void* stream);
+  // Devices owe nothing for this frame any more, or have failed.
+  bool Ready(const FrameSlot& slot) noexcept;
+  // Writes what the devices found. give_up: they are not waited for, what is not there stays missing.
+  void Complete(FrameSlot* slot, bool give_up) noexcept;
+  // Devices that could not be set up, or failed since the last call.
+  std::vector<TrackerFailure> TakeFailures();
+  // Device time of the last known spectra, and of one reading of the projections.
+  double device_spectra_nanos() const noexcept;
+  double device_projection_nanos() const noexcept;
+
+  // Pairs now in use of a local head, where the weights are in host memory: kPairs vectors each, one after
+  // the other; false while there are none, or when another replica measures that head.
   bool Pairs(size_t layer_index, bool key_side, uint32_t local_head, const float** u,
              const float** v) const noexcept;
 
@@ -96,7 +121,13 @@ class WeightTracker {
   void ProbeLayer(Layer& layer, FrameSlot* slot) noexcept;
 
   const FrameLayout& layout_;
+  DeviceWeights& OnDevice(int device);
+  void AddToDevice(Layer& layer, const LayerSpec& spec, const std::vector<uint32_t>& q_heads,
+                   const std::vector<uint32_t>& k_heads);
+
   std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<std::unique_ptr<DeviceWeights>> devices_;
+  std::vector<TrackerFailure> failures_;
   std::vector<unsigned char> workspace_;
   bool tracking_ = false;
 };

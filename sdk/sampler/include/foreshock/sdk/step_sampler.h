@@ -98,16 +98,39 @@ class StepSampler {
   void Loss(double mean_loss, double tokens) noexcept;
   void Scalar(uint16_t signal, double value) noexcept;
   void Skipped() noexcept { skipped_ = true; }
-  // Completes the frame and returns it; Publish hands it over. own_nanos: time spent in Foreshock since
-  // Begin.
+  // Completes the frame as far as the host can and returns it; Publish hands it over. own_nanos: time spent
+  // in Foreshock since Begin.
   FrameSlot& Finish(int64_t own_nanos) noexcept;
-  void Publish() noexcept;
+  // Hands over the finished frame and those before it, in order, as soon as devices owe them nothing: a frame
+  // waits for at most kHeldFrames steps, then goes without what is missing. `observe` sees every complete
+  // frame just before it goes.
+  template <typename Fn>
+  void Publish(Fn&& observe) noexcept {
+    Hold();
+    while (FrameSlot* frame = Complete(false)) {
+      observe(*frame);
+      Release();
+    }
+  }
+  void Publish() noexcept {
+    Publish([](FrameSlot&) {});
+  }
+  // Hands over everything, waiting for devices until the monotonic time `deadline_nanos`. May sleep: for the
+  // end.
+  void Drain(int64_t deadline_nanos) noexcept;
 
   // An event record to fill; PublishEvent hands it over. Not between Finish and Publish. Within a step it
   // goes ahead of the step's frame.
   void PublishEvent(const EventSlot& event) noexcept;
 
  private:
+  // Steps that a frame may wait for a device.
+  static constexpr size_t kHeldFrames = 16;
+
+  void Hold() noexcept;
+  // The oldest held frame, completed; null when there is none or it has to wait. give_up: it waits no more.
+  FrameSlot* Complete(bool give_up) noexcept;
+  void Release() noexcept;
   static size_t QueueCapacity(const FrameLayout& layout, const SamplerOptions& options);
   bool Due(int64_t step, uint32_t every, uint32_t factor) const noexcept;
   void TakeRequest() noexcept;
@@ -121,7 +144,9 @@ class StepSampler {
   Governor governor_;
   SamplingRequest request_;
   StepQueue queue_;
-  FrameSlot frame_;  // the step's, swapped into the queue when complete
+  FrameSlot frame_;              // the step's
+  std::vector<FrameSlot> held_;  // a ring: finished, swapped into the queue when complete
+  size_t held_first_ = 0, held_count_ = 0;
 
   bool in_step_ = false;
   bool first_step_ = true;

@@ -1,0 +1,162 @@
+// Weights on a GPU through the C interface: the recording says what it says for the same weights in host
+// memory.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "foreshock/base/catalogue.h"
+#include "foreshock/sdk/cuda/device.h"
+#include "foreshock/sdk/cuda/device_buffer.h"
+#include "recording_support.h"
+#include "toy_model.h"
+
+#define FS_NEEDS_DEVICE() \
+  if (!::foreshock::cuda::DriverSupport().usable) GTEST_SKIP() << "skipped: no CUDA device"
+
+namespace foreshock::testing {
+namespace {
+
+// The toy model's weights in device memory.
+class OnDevice {
+ public:
+  explicit OnDevice(const ToyModel& model) {
+    for (const auto* side : {&model.wq, &model.wk}) {
+      for (const auto& w : *side) {
+        auto made = cuda::DeviceBuffer::Make(0, w.size() * sizeof(float));
+        EXPECT_TRUE(made.ok());
+        buffers_.push_back(std::move(made).value());
+      }
+    }
+    Send(model);
+  }
+  void Send(const ToyModel& model) {
+    size_t at = 0;
+    for (const auto* side : {&model.wq, &model.wk}) {
+      for (const auto& w : *side) {
+        EXPECT_EQ(
+            cudaMemcpy(buffers_[at++].data(), w.data(), w.size() * sizeof(float), cudaMemcpyHostToDevice),
+            cudaSuccess);
+      }
+    }
+  }
+  fs_status Register(const ToyModel& model, fs_run* run) const {
+    for (int l = 0; l < model.s.layers; ++l) {
+      fs_weights q = model.Weights(l, false), k = model.Weights(l, true);
+      q.data = buffers_[static_cast<size_t>(l)].data();
+      k.data = buffers_[static_cast<size_t>(model.s.layers + l)].data();
+      fs_layer layer = model.Layer(l);
+      layer.wq = &q;
+      layer.wk = &k;
+      const fs_status status = fs_add_layer(run, &layer);
+      if (status != FS_OK) return status;
+    }
+    return FS_OK;
+  }
+
+ private:
+  std::vector<cuda::DeviceBuffer> buffers_;
+};
+
+ToyShape Shape() {
+  ToyShape shape;
+  shape.dim = 16;
+  shape.model = 96;
+  return shape;
+}
+
+Recording Record(const std::string& path, bool device, int steps) {
+  const std::string address = "file:" + path;
+  fs_options options = TestOptions(address);
+  options.attention_every_steps = 0;
+  fs_run* run = nullptr;
+  EXPECT_EQ(fs_open(&options, &run), FS_OK);
+  ToyModel model(Shape());
+  std::unique_ptr<OnDevice> gpu;
+  cudaStream_t stream = nullptr;
+  if (device) {
+    gpu = std::make_unique<OnDevice>(model);
+    EXPECT_EQ(gpu->Register(model, run), FS_OK);
+    EXPECT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+    EXPECT_EQ(fs_set_stream(run, 0, stream), FS_OK);
+  } else {
+    EXPECT_EQ(model.Register(run), FS_OK);
+  }
+  for (int t = 0; t < steps; ++t) {
+    EXPECT_EQ(fs_step_begin(run, t), FS_OK);
+    EXPECT_EQ(fs_loss(run, 1.0, 10), FS_OK);
+    EXPECT_EQ(fs_scalar(run, FS_LEARNING_RATE, 0.01), FS_OK);
+    if (t % 7 == 3) {
+      EXPECT_EQ(fs_step_skipped(run), FS_OK);
+    } else {
+      model.Move();
+      if (gpu) {
+        cudaDeviceSynchronize();  // the copy is not on the run's stream
+        gpu->Send(model);
+      }
+    }
+    EXPECT_EQ(fs_step_end(run), FS_OK);
+  }
+  EXPECT_EQ(fs_close(run, FS_FINISHED), FS_OK);
+  if (stream != nullptr) cudaStreamDestroy(stream);
+  return ReadRecording(path);
+}
+
+TEST(DeviceTest, RecordsWhatHostMemoryWouldHaveGiven) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  const Recording host = Record(dir / "host.fsk", false, 41), device = Record(dir / "device.fsk", true, 41);
+  ASSERT_EQ(host.frames.size(), 41u);
+  ASSERT_EQ(device.frames.size(), 41u);
+  int compared = 0;
+  for (size_t f = 0; f < host.frames.size(); ++f) {
+    const wire::Frame &a = host.frames[f], &b = device.frames[f];
+    EXPECT_EQ(a.step, b.step) << "frames go out in order";
+    ASSERT_EQ(a.series.size(), b.series.size()) << "step " << a.step;
+    std::map<std::pair<uint16_t, std::optional<uint32_t>>, const wire::Series*> by_name;
+    for (const auto& series : b.series) by_name[{series.signal, series.layer}] = &series;
+    for (const auto& want : a.series) {
+      const SignalInfo* info = FindSignal(static_cast<uint16_t>(want.signal));
+      ASSERT_NE(info, nullptr);
+      if (info->scope == SignalScope::kScalar) continue;
+      const auto found = by_name.find({want.signal, want.layer});
+      ASSERT_NE(found, by_name.end()) << info->name;
+      const wire::Series& got = *found->second;
+      ASSERT_EQ(got.values.size(), want.values.size()) << info->name;
+      const bool sign = std::string_view(info->name).find("sign_mean") != std::string_view::npos;
+      for (size_t h = 0; h < want.values.size(); ++h) {
+        // Sums of c lie below 0.1 here; a sign may flip where c is as small as rounding.
+        EXPECT_NEAR(got.values[h], want.values[h],
+                    sign ? 2.0 : 2e-5 * std::max(1.0, std::abs(double(want.values[h]))))
+            << info->name << " step " << a.step << " head " << h;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 500);
+}
+
+TEST(DeviceTest, MovedWeightsAreReadWhereTheyAre) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  const std::string address = "file:" + (dir / "run.fsk");
+  fs_options options = TestOptions(address);
+  fs_run* run = nullptr;
+  ASSERT_EQ(fs_open(&options, &run), FS_OK);
+  ToyModel model(Shape());
+  const OnDevice first(model), second(model);
+  ASSERT_EQ(first.Register(model, run), FS_OK);
+  EXPECT_EQ(fs_step_begin(run, 0), FS_OK);
+  EXPECT_EQ(fs_step_end(run), FS_OK);
+  // Weights stay on their kind of memory.
+  fs_weights q = model.Weights(0, false), k = model.Weights(0, true);
+  EXPECT_EQ(fs_layer_set_weights(run, 0, &q, &k), FS_ERR_ARGUMENT);
+  EXPECT_THAT(fs_last_error(run), ::testing::HasSubstr("device"));
+  EXPECT_EQ(fs_close(run, FS_FINISHED), FS_OK);
+}
+
+}  // namespace
+}  // namespace foreshock::testing

@@ -1,0 +1,137 @@
+#include <cuda_runtime.h>
+
+#include "gram_hopper_kernel.cuh"
+#include "gram_kernel.cuh"
+#include "gram_slow_kernel.cuh"
+#include "padded_size.h"
+#include "weight_launch.h"
+
+namespace foreshock::cuda {
+namespace {
+
+cudaStream_t Of(DeviceStream stream) { return static_cast<cudaStream_t>(stream); }
+
+template <int N, typename T>
+int AllowGram() {
+  return cudaFuncSetAttribute(GramKernel<N, T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              GramSharedBytes<N, T>());
+}
+
+template <int N, typename T>
+void Gram(const WeightBuffers& b, int first, int count, const int* flag, DeviceStream stream) {
+  GramKernel<N, T><<<count, GramShape<N>::kThreads, GramSharedBytes<N, T>(), Of(stream)>>>(
+      b.heads, b.gram_chunks + first, b.gram, flag);
+}
+
+template <int N, typename T>
+int AllowHopper() {
+  return cudaFuncSetAttribute(GramHopperKernel<N, T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              HopperShape<N, T>::kSharedBytes);
+}
+
+template <int N, typename T>
+void GramHopper(const WeightBuffers& b, int first, int count, const int* flag, DeviceStream stream) {
+  using Shape = HopperShape<N, T>;
+  GramHopperKernel<N, T><<<count, Shape::kThreads, Shape::kSharedBytes, Of(stream)>>>(
+      b.heads, b.gram_chunks + first, b.gram, flag);
+}
+
+template <int N>
+bool GramHopperOfType(const WeightBuffers& b, int dtype, int first, int count, const int* flag,
+                      DeviceStream stream) {
+  switch (dtype) {
+    case 1:
+      GramHopper<N, __nv_bfloat16>(b, first, count, flag, stream);
+      return true;
+    case 2:
+      GramHopper<N, __half>(b, first, count, flag, stream);
+      return true;
+    case 3:
+      GramHopper<N, float>(b, first, count, flag, stream);
+      return true;
+    default:
+      return false;
+  }
+}
+
+template <int N>
+int AllowHopperSize() {
+  int error = AllowHopper<N, __nv_bfloat16>();
+  if (error == 0) error = AllowHopper<N, __half>();
+  if (error == 0) error = AllowHopper<N, float>();
+  return error;
+}
+
+template <int N>
+bool GramOfType(const WeightBuffers& b, int dtype, int first, int count, const int* flag,
+                DeviceStream stream) {
+  switch (dtype) {
+    case 1:
+      Gram<N, __nv_bfloat16>(b, first, count, flag, stream);
+      return true;
+    case 2:
+      Gram<N, __half>(b, first, count, flag, stream);
+      return true;
+    case 3:
+      Gram<N, float>(b, first, count, flag, stream);
+      return true;
+    default:
+      return false;
+  }
+}
+
+template <int N>
+int AllowSize() {
+  int error = AllowGram<N, __nv_bfloat16>();
+  if (error == 0) error = AllowGram<N, __half>();
+  if (error == 0) error = AllowGram<N, float>();
+  return error;
+}
+
+constexpr int SlowBytes(int padded) { return kSlowRows * padded * static_cast<int>(sizeof(double)); }
+
+}  // namespace
+
+int PrepareWeightKernels() {
+  int error = AllowSize<32>();
+  if (error == 0) error = AllowSize<64>();
+  if (error == 0) error = AllowSize<128>();
+  if (error == 0) error = AllowSize<256>();
+  if (error == 0) error = AllowHopperSize<64>();
+  if (error == 0) error = AllowHopperSize<128>();
+  return error;
+}
+
+bool HasHopperKernels(int major, int minor) {
+#ifdef FORESHOCK_CUDA_SM90A
+  return major == 9 && minor == 0;
+#else
+  (void)major;
+  (void)minor;
+  return false;
+#endif
+}
+
+int LaunchGram(const WeightBuffers& b, int padded, int dtype, bool hopper, int first, int count,
+               const int* flag, DeviceStream stream) {
+  if (count == 0) return 0;
+  bool known = true;
+  const int error = WithSize(padded, [&](auto n) {
+    if constexpr (n == 64 || n == 128) {
+      if (hopper) {
+        known = GramHopperOfType<n>(b, dtype, first, count, flag, stream);
+        return;
+      }
+    }
+    known = GramOfType<n>(b, dtype, first, count, flag, stream);
+  });
+  return known ? error : static_cast<int>(cudaErrorInvalidValue);
+}
+
+int LaunchGramSlow(const WeightBuffers& b, int heads, int padded, const int* flag, DeviceStream stream) {
+  if (heads == 0) return 0;
+  GramSlowKernel<<<heads, kSlowThreads, SlowBytes(padded), Of(stream)>>>(b.heads, b.gram, b.records, flag);
+  return cudaGetLastError();
+}
+
+}  // namespace foreshock::cuda

@@ -1,0 +1,363 @@
+// What needs W itself: y = W v and r = u^T W v, for every head, in one read of the weights.
+//
+//   grid: RowChunks of all heads. A pass carries one or two sets of three vectors:
+//     kProject  r_i = u_i^T W v_i with u, v in use: one set
+//     kRefresh  the same for the pairs in use and for those that replace them: two sets
+//     kSpectra  y_i = W v_i of new v, into u's room, and the 3 x 3 products of the y: one set
+//
+// A row's sum over d_head runs in the weights' own precision but at least fp32, sums over rows in double.
+// Each block leaves partial sums; the last block of a head adds them up in order, so the result does not
+// depend on timing.
+#pragma once
+
+#include "weight_tile.cuh"
+
+namespace foreshock::cuda {
+
+inline constexpr int kProjectThreads = 128;
+
+enum class Pass : int { kProject, kRefresh, kSpectra };
+// What the last block does with r (kProject) or with r of both sets (kRefresh).
+enum class Count : int {
+  kStart,    // r is where the next difference begins; nothing is counted
+  kStep,     // one optimizer step lies between the last r and this one
+  kNothing,  // r only
+};
+
+struct PairsView {
+  const float* u;
+  const float* v;
+};
+
+struct ProjectArguments {
+  const HeadRecord* heads;
+  const RowChunk* chunks;
+  PairsView now;   // in use (kProject, kRefresh)
+  PairsView next;  // kRefresh: what replaces them
+  const float* v;  // kSpectra
+  float* y;        // kSpectra
+  const GramRecord* records;
+  double* partial;    // kPartials a chunk
+  unsigned* arrived;  // one a head, 0 between launches
+  UpdateRecord* updates;
+  Count count;
+  double learning_rate;
+  const int* flag;
+};
+
+template <typename T>
+struct Accumulator {
+  using Type = float;
+};
+template <>
+struct Accumulator<double> {
+  using Type = double;
+};
+
+// Rows that one block takes: 16 bytes of a line for each thread.
+template <typename T>
+constexpr int RowsOfThread() {
+  return 16 / static_cast<int>(sizeof(T));
+}
+
+// Sums of this thread over the rows it saw.
+template <Pass kPass>
+struct RowSums {
+  static constexpr int kVectors = kPass == Pass::kRefresh ? 6 : 3;
+  double sum[kPartials] = {};
+
+  // y[n]: row i of W v_n.
+  template <typename Acc>
+  __device__ __forceinline__ void Add(const ProjectArguments& a, const HeadRecord& h, int64_t i,
+                                      const Acc* y) {
+    if constexpr (kPass == Pass::kSpectra) {
+      const float z[3] = {static_cast<float>(y[0]), static_cast<float>(y[1]), static_cast<float>(y[2])};
+#pragma unroll
+      for (int n = 0; n < 3; ++n) a.y[h.u_at + n * int64_t{h.d_model} + i] = z[n];
+      sum[0] += double(z[0]) * z[0];
+      sum[1] += double(z[0]) * z[1];
+      sum[2] += double(z[0]) * z[2];
+      sum[3] += double(z[1]) * z[1];
+      sum[4] += double(z[1]) * z[2];
+      sum[5] += double(z[2]) * z[2];
+    } else {
+#pragma unroll
+      for (int n = 0; n < kVectors; ++n) {
+        const float* u = n < 3 ? a.now.u : a.next.u;
+        sum[n] += double(u[h.u_at + (n % 3) * int64_t{h.d_model} + i]) * double(y[n]);
+      }
+    }
+  }
+};
+
+// v of the pass in shared memory, [d_head][8], scaled by nothing.
+template <Pass kPass>
+__device__ __forceinline__ void ShareVectors(const ProjectArguments& a, const HeadRecord& h, float* shared) {
+  for (int e = threadIdx.x; e < h.d_head * 8; e += blockDim.x) {
+    const int j = e >> 3, n = e & 7;
+    float value = 0;
+    if (n < RowSums<kPass>::kVectors) {
+      const float* v = kPass == Pass::kSpectra ? a.v : (n < 3 ? a.now.v : a.next.v);
+      value = v[h.v_at + (n % 3) * h.d_head + j];
+    }
+    shared[e] = value;
+  }
+  __syncthreads();
+}
+
+// Lines along d_model: each thread owns neighbouring rows and walks along d_head. Also serves odd strides.
+template <Pass kPass, typename T>
+__device__ void PassModelMajor(const ProjectArguments& a, const HeadRecord& h, const RowChunk& chunk,
+                               double scale, const float* shared, RowSums<kPass>* sums) {
+  using Acc = typename Accumulator<T>::Type;
+  constexpr int kRows = RowsOfThread<T>();
+  constexpr int kVectors = RowSums<kPass>::kVectors;
+  const int end = chunk.first + chunk.rows;
+  const Acc unit = static_cast<Acc>(scale);
+  for (int i = chunk.first + static_cast<int>(threadIdx.x) * kRows; i < end; i += kProjectThreads * kRows) {
+    Acc y[kRows][kVectors] = {};
+    const T* line = static_cast<const T*>(h.data) + i * h.row_stride;
+    const int valid = min(kRows, end - i);
+    const bool whole = h.vector && h.order == Order::kModelMajor && valid == kRows;
+    const auto add = [&](const T(&w)[kRows], int j) {
+      const float4 v0 = *reinterpret_cast<const float4*>(shared + j * 8);
+      const float4 v1 = *reinterpret_cast<const float4*>(shared + j * 8 + 4);
+      const float v[8] = {v0.x, v0.y, v0.z, v0.w, v1.x, v1.y, v1.z, v1.w};
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const Acc x = static_cast<Acc>(Widen(w[r])) * unit;
+#pragma unroll
+        for (int n = 0; n < kVectors; ++n) y[r][n] += x * static_cast<Acc>(v[n]);
+      }
+    };
+    if (whole) {
+      constexpr int kAhead = 8;
+      int j = 0;
+      for (; j + kAhead <= h.d_head; j += kAhead) {
+        uint4 raw[kAhead];
+#pragma unroll
+        for (int e = 0; e < kAhead; ++e)
+          raw[e] = __ldg(reinterpret_cast<const uint4*>(line + (j + e) * h.col_stride));
+#pragma unroll
+        for (int e = 0; e < kAhead; ++e) add(reinterpret_cast<const T(&)[kRows]>(raw[e]), j + e);
+      }
+      for (; j < h.d_head; ++j) {
+        const uint4 raw = __ldg(reinterpret_cast<const uint4*>(line + j * h.col_stride));
+        add(reinterpret_cast<const T(&)[kRows]>(raw), j);
+      }
+    } else {
+      for (int j = 0; j < h.d_head; ++j) {
+        T w[kRows];
+#pragma unroll
+        for (int r = 0; r < kRows; ++r)
+          w[r] = r < valid ? line[r * h.row_stride + j * h.col_stride] : T(0.0f);
+        add(w, j);
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (r < valid) sums->Add(a, h, i + r, y[r]);
+    }
+  }
+}
+
+// Lines along d_head: a group of kLanes lanes owns a row, four rows at a time; lane l holds elements
+// [l * 16 bytes, ...) of each line, and v's in registers.
+template <Pass kPass, typename T, int kLanes, int kChunks>
+__device__ void PassHeadMajor(const ProjectArguments& a, const HeadRecord& h, const RowChunk& chunk,
+                              double scale, const float* shared, RowSums<kPass>* sums) {
+  using Acc = typename Accumulator<T>::Type;
+  constexpr int kElements = RowsOfThread<T>();
+  constexpr int kVectors = RowSums<kPass>::kVectors;
+  constexpr int kRowsOfWarp = 32 / kLanes;
+  constexpr int kStep = kProjectThreads / 32 * kRowsOfWarp * 4;
+  const int lane = threadIdx.x & 31, in_row = lane % kLanes;
+  Acc v[kVectors][kChunks * kElements];
+#pragma unroll
+  for (int c = 0; c < kChunks; ++c) {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      const int j = (c * kLanes + in_row) * kElements + e;
+#pragma unroll
+      for (int n = 0; n < kVectors; ++n) v[n][c * kElements + e] = j < h.d_head ? shared[j * 8 + n] : 0.0f;
+    }
+  }
+  const int end = chunk.first + chunk.rows;
+  const Acc unit = static_cast<Acc>(scale);
+  // Rows of a warp's four loads: base + q * kRowsOfWarp. The next four are in flight while these are used.
+  const auto base_of = [&](int block) {
+    return block + static_cast<int>(threadIdx.x >> 5) * kRowsOfWarp * 4 + lane / kLanes;
+  };
+  const auto load = [&](int block, T(&w)[4][kChunks * kElements]) {
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      const int i = base_of(block) + q * kRowsOfWarp;
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) {
+        const int j = (c * kLanes + in_row) * kElements;
+        T(&to)[kElements] = reinterpret_cast<T(&)[kElements]>(w[q][c * kElements]);
+        const T* from = static_cast<const T*>(h.data) + i * h.row_stride + j;
+        if (h.vector && i < end && j + kElements <= h.d_head) {
+          *reinterpret_cast<uint4*>(to) = __ldg(reinterpret_cast<const uint4*>(from));
+        } else {
+#pragma unroll
+          for (int e = 0; e < kElements; ++e) to[e] = i < end && j + e < h.d_head ? from[e] : T(0.0f);
+        }
+      }
+    }
+  };
+  alignas(16) T w[4][kChunks * kElements];
+  alignas(16) T ahead[4][kChunks * kElements];
+  load(chunk.first, ahead);
+  for (int block = chunk.first; block < end; block += kStep) {
+    const int base = base_of(block);
+#pragma unroll
+    for (int e = 0; e < 4 * kChunks * kElements; ++e) (&w[0][0])[e] = (&ahead[0][0])[e];
+    if (block + kStep < end) load(block + kStep, ahead);
+    Acc part[kVectors][4] = {};
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+#pragma unroll
+      for (int e = 0; e < kChunks * kElements; ++e) {
+        const Acc x = static_cast<Acc>(Widen(w[q][e])) * unit;
+#pragma unroll
+        for (int n = 0; n < kVectors; ++n) part[n][q] += x * v[n][e];
+      }
+    }
+    // After two exchanges lane bits 0 and 1 name the row whose sum the lane goes on with.
+    Acc y[kVectors];
+    const bool odd = lane & 1, upper = lane & 2;
+#pragma unroll
+    for (int n = 0; n < kVectors; ++n) {
+      const Acc give0 = odd ? part[n][0] : part[n][2], give1 = odd ? part[n][1] : part[n][3];
+      const Acc keep0 = odd ? part[n][2] : part[n][0], keep1 = odd ? part[n][3] : part[n][1];
+      const Acc half0 = keep0 + __shfl_xor_sync(0xffffffffu, give0, 1);
+      const Acc half1 = keep1 + __shfl_xor_sync(0xffffffffu, give1, 1);
+      y[n] = (upper ? half1 : half0) + __shfl_xor_sync(0xffffffffu, upper ? half0 : half1, 2);
+#pragma unroll
+      for (int d = 4; d < kLanes; d <<= 1) y[n] += __shfl_xor_sync(0xffffffffu, y[n], d);
+    }
+    const int mine = base + ((lane & 1) * 2 + ((lane >> 1) & 1)) * kRowsOfWarp;
+    if (in_row < 4 && mine < end) sums->Add(a, h, mine, y);
+  }
+}
+
+// Widths of a line along d_head.
+template <Pass kPass, typename T>
+__device__ void PassOfWidth(const ProjectArguments& a, const HeadRecord& h, const RowChunk& chunk,
+                            double scale, const float* shared, RowSums<kPass>* sums) {
+  const int vectors = (h.d_head * static_cast<int>(sizeof(T)) + 15) / 16;
+  if (vectors <= 4) return PassHeadMajor<kPass, T, 4, 1>(a, h, chunk, scale, shared, sums);
+  if (vectors <= 8) return PassHeadMajor<kPass, T, 8, 1>(a, h, chunk, scale, shared, sums);
+  if (vectors <= 16) return PassHeadMajor<kPass, T, 16, 1>(a, h, chunk, scale, shared, sums);
+  if (vectors <= 32) return PassHeadMajor<kPass, T, 32, 1>(a, h, chunk, scale, shared, sums);
+  if constexpr (sizeof(T) >= 4) {
+    if (vectors <= 64) return PassHeadMajor<kPass, T, 32, 2>(a, h, chunk, scale, shared, sums);
+  }
+  if constexpr (sizeof(T) == 8) PassHeadMajor<kPass, T, 32, 4>(a, h, chunk, scale, shared, sums);
+}
+
+__device__ inline double SignOf(double c) {
+  return c > 0 ? 1.0 : (c < 0 ? -1.0 : c);
+}  // 0 and NaN as they are
+
+// One single-step change along pair i.
+__device__ inline void CountStep(UpdateRecord* u, int i, double r, double decay) {
+  const double c = (r - u->r[i]) + decay * u->r[i];
+  u->sum_c[i] += c;
+  u->sum_abs_c[i] += fabs(c);
+  u->sum_sign[i] += SignOf(c);
+  if (!(c == 0)) ++u->nonzero[i];
+  u->last_c[i] = c;
+}
+
+// |a^T b| of n floats, in double; one warp.
+__device__ inline double AbsDot(const float* a, const float* b, int64_t n) {
+  double sum = 0;
+  for (int64_t k = threadIdx.x & 31; k < n; k += 32) sum += double(a[k]) * double(b[k]);
+#pragma unroll
+  for (int d = 16; d > 0; d >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+  return fabs(sum);
+}
+
+// The head's last block: r from the partial sums, then the window's sums.
+template <Pass kPass>
+__device__ void FinishHead(const ProjectArguments& a, const HeadRecord& h, int head) {
+  __shared__ double total[kPartials];
+  __shared__ double match[kPairsOf];
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  if (threadIdx.x < kPartials) {
+    double sum = 0;
+    for (int c = 0; c < h.chunks; ++c)
+      sum += __ldcg(a.partial + int64_t{h.first_chunk + c} * kPartials + threadIdx.x);
+    total[threadIdx.x] = scalbn(sum, a.records[head].exponent);
+  }
+  if constexpr (kPass == Pass::kRefresh) {
+    if (warp < kPairsOf) {
+      const int64_t u = h.u_at + warp * int64_t{h.d_model}, v = h.v_at + warp * h.d_head;
+      const double m =
+          AbsDot(a.now.u + u, a.next.u + u, h.d_model) * AbsDot(a.now.v + v, a.next.v + v, h.d_head);
+      if (lane == 0) match[warp] = m;
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x >= kPairsOf) return;
+  const int i = threadIdx.x;
+  UpdateRecord* u = a.updates + head;
+  if (a.count == Count::kStep) CountStep(u, i, total[i], a.learning_rate * h.decay);
+  u->r[i] = total[i];
+  if (a.count == Count::kStart) u->last_c[i] = 0;
+  if constexpr (kPass == Pass::kRefresh) {
+    u->r[i] = total[3 + i];
+    if (!(match[i] >= 0.7)) u->rotated[i] = 1;
+  }
+}
+
+// kHeadMajor: all heads of the launch have lines along d_head. One kernel for each, since the registers of
+// both would halve what a multiprocessor holds.
+template <Pass kPass, typename T, bool kHeadMajor>
+__global__ void __launch_bounds__(kProjectThreads) ProjectKernel(ProjectArguments a) {
+  extern __shared__ __align__(16) float vectors[];  // d_head x 8
+  __shared__ double reduce[kProjectThreads / 32][kPartials];
+  __shared__ bool last;
+  if (a.flag != nullptr && *a.flag == 0) return;
+  const RowChunk chunk = a.chunks[blockIdx.x];
+  const HeadRecord h = a.heads[chunk.head];
+  // Weights far from 1 in size are brought there: fp32 sums must neither overflow nor vanish. 1 for most.
+  const GramRecord record = a.records[chunk.head];
+  if (kPass == Pass::kSpectra && record.finite == 0) return;
+  const double scale = scalbn(1.0, -record.exponent);
+  ShareVectors<kPass>(a, h, vectors);
+  RowSums<kPass> sums;
+  if constexpr (kHeadMajor) {
+    PassOfWidth<kPass, T>(a, h, chunk, scale, vectors, &sums);
+  } else {
+    PassModelMajor<kPass, T>(a, h, chunk, scale, vectors, &sums);
+  }
+#pragma unroll
+  for (int p = 0; p < kPartials; ++p) {
+    double sum = sums.sum[p];
+#pragma unroll
+    for (int d = 16; d > 0; d >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    if ((threadIdx.x & 31) == 0) reduce[threadIdx.x >> 5][p] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x < kPartials) {
+    double sum = 0;
+    for (int w = 0; w < kProjectThreads / 32; ++w) sum += reduce[w][threadIdx.x];
+    a.partial[int64_t{h.first_chunk + chunk.part} * kPartials + threadIdx.x] = sum;
+  }
+  if constexpr (kPass == Pass::kSpectra) return;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(a.arrived + chunk.head, 1u) == static_cast<unsigned>(h.chunks) - 1;
+    if (last) a.arrived[chunk.head] = 0;
+  }
+  __syncthreads();
+  if (!last) return;
+  __threadfence();
+  FinishHead<kPass>(a, h, chunk.head);
+}
+
+}  // namespace foreshock::cuda

@@ -1,0 +1,287 @@
+// Growth along frozen pairs: r_i, single-step changes, windows, graphs and repeatability.
+#include <cmath>
+#include <random>
+
+#include "foreshock/sdk/update_accumulator.h"
+#include "weight_device_fixture.h"
+
+namespace foreshock::cuda {
+namespace {
+
+using kernels::UpdateAccumulator;
+using kernels::UpdateSums;
+
+// u_i^T W v_i in long double.
+double ExactProjection(const Matrix& w, const float* u, const float* v) {
+  long double sum = 0;
+  for (int64_t i = 0; i < w.rows; ++i) {
+    long double line = 0;
+    for (int64_t j = 0; j < w.cols; ++j) line += static_cast<long double>(w(i, j)) * v[j];
+    sum += line * u[i];
+  }
+  return static_cast<double>(sum);
+}
+
+TEST(WeightUpdates, ProjectionMatchesTheReference) {
+  FS_NEEDS_DEVICE();
+  for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32, DType::kFp64}) {
+    for (const Order order : {Order::kRows, Order::kColumns, Order::kPaddedRows}) {
+      for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1},
+                                       {33, 31},
+                                       {768, 64},
+                                       {1030, 128},
+                                       {513, 80},
+                                       {300, 256},
+                                       {700, 200}}) {
+        for (const size_t shift : {size_t{0}, kernels::SizeOf(dtype)}) {
+          SCOPED_TRACE(testing::Message() << rows << " x " << cols << " dtype " << static_cast<int>(dtype)
+                                          << " order " << static_cast<int>(order) << " shift " << shift);
+          DeviceWeight w(RandomMatrix(rows, cols, 3), dtype, order, shift);
+          Probed probed({w.view()});
+          const double sigma1 = probed.Spectra().spectra[0].sigma[0];
+          probed.probe->Adopt();
+          ASSERT_TRUE(probed.probe->Start(nullptr).ok());
+          const DeviceUpdates got = probed.Read().updates[0];
+          const auto u = probed.U(0, rows, false), v = probed.V(0, cols, false);
+          for (int i = 0; i < kPairs; ++i) {
+            const double want = ExactProjection(w.exact(), u.data() + i * rows, v.data() + i * cols);
+            EXPECT_TRUE(std::abs(got.r[i] - want) <= 1e-7 * sigma1) << got.r[i] << " " << want;
+          }
+        }
+      }
+    }
+  }
+}
+
+// A run of steps on the device beside UpdateAccumulator fed with exact projections along the same pairs.
+class Follower {
+ public:
+  Follower(int64_t rows, int64_t cols, int heads, DType dtype, double decay)
+      : rows_(rows), cols_(cols), decay_(decay) {
+    std::vector<kernels::WeightView> views;
+    for (int h = 0; h < heads; ++h) {
+      weights_.push_back(
+          std::make_unique<DeviceWeight>(RandomMatrix(rows, cols, static_cast<uint64_t>(h) + 1), dtype));
+      views.push_back(weights_.back()->view());
+    }
+    probed_ = std::make_unique<Probed>(views, std::vector<QkPair>{}, decay);
+    accumulators_.resize(static_cast<size_t>(heads));
+    sigma1_ = probed_->Spectra().spectra[0].sigma[0];
+    Adopt();
+    EXPECT_TRUE(probed_->probe->Start(nullptr).ok());
+    for (size_t h = 0; h < weights_.size(); ++h) {
+      double r[kPairs];
+      Exact(h, u_[h], v_[h], r);
+      accumulators_[h].Start(r);
+    }
+  }
+
+  // Changes every weight and counts one step. size: of the change against sigma1; drift along the first pair.
+  void Step(std::mt19937_64& random, double size, double drift, double learning_rate, bool refresh) {
+    std::normal_distribution<double> normal(0, size * sigma1_ / std::sqrt(static_cast<double>(rows_)));
+    if (refresh) probed_->Spectra();
+    for (size_t h = 0; h < weights_.size(); ++h) {
+      const Matrix& w = weights_[h]->exact();
+      for (int64_t i = 0; i < rows_; ++i) {
+        for (int64_t j = 0; j < cols_; ++j) {
+          weights_[h]->host().Set(i, j,
+                                  w(i, j) + normal(random) +
+                                      drift * u_[h][static_cast<size_t>(i)] * v_[h][static_cast<size_t>(j)]);
+        }
+      }
+      weights_[h]->Send();
+    }
+    const Status status = refresh ? probed_->probe->Refresh(nullptr, learning_rate)
+                                  : probed_->probe->Step(nullptr, learning_rate);
+    ASSERT_TRUE(status.ok()) << status.message();
+    const auto old_u = u_, old_v = v_;
+    if (refresh) Fetch();
+    for (size_t h = 0; h < weights_.size(); ++h) {
+      double r[kPairs], next[kPairs], match[kPairs];
+      Exact(h, old_u[h], old_v[h], r);
+      if (!refresh) {
+        accumulators_[h].Step(r, learning_rate * decay_);
+        continue;
+      }
+      Exact(h, u_[h], v_[h], next);
+      kernels::MatchPairs(old_u[h].data(), u_[h].data(), rows_, old_v[h].data(), v_[h].data(), cols_, match);
+      accumulators_[h].Refresh(r, learning_rate * decay_, next, match);
+    }
+  }
+
+  // c and the sums agree; signs may differ only where c is as small as rounding.
+  void ExpectEqual() {
+    const DeviceResults got = probed_->Read();
+    for (size_t h = 0; h < weights_.size(); ++h) {
+      const UpdateSums& want = accumulators_[h].sums();
+      for (int i = 0; i < kPairs; ++i) {
+        SCOPED_TRACE(testing::Message() << "head " << h << " pair " << i);
+        EXPECT_TRUE(std::abs(got.updates[h].last_c[i] - accumulators_[h].last_c()[i]) <= 2e-7 * sigma1_);
+        EXPECT_TRUE(std::abs(got.updates[h].sum_c[i] - want.sum_c[i]) <=
+                    4e-7 * sigma1_ * std::sqrt(double(want.n)));
+        EXPECT_TRUE(std::abs(got.updates[h].sum_abs_c[i] - want.sum_abs_c[i]) <= 2e-7 * sigma1_ * want.n);
+        EXPECT_TRUE(std::abs(got.updates[h].sum_sign[i] - want.sum_sign[i]) <= 0.01 * want.n + 2);
+        EXPECT_EQ(got.updates[h].nonzero[i], want.nonzero[i]);
+        EXPECT_EQ(got.updates[h].rotated[i] != 0, want.rotated[i]);
+      }
+    }
+  }
+  void Take() {
+    EXPECT_TRUE(probed_->probe->Clear(nullptr, false).ok());
+    for (auto& accumulator : accumulators_) (void)accumulator.Take();
+  }
+
+ private:
+  void Adopt() {
+    probed_->probe->Adopt();
+    Fetch();
+  }
+  void Fetch() {
+    u_.clear();
+    v_.clear();
+    for (size_t h = 0; h < weights_.size(); ++h) {
+      u_.push_back(probed_->U(static_cast<int>(h), rows_, false));
+      v_.push_back(probed_->V(static_cast<int>(h), cols_, false));
+    }
+  }
+  void Exact(size_t h, const std::vector<float>& u, const std::vector<float>& v, double* r) {
+    for (int i = 0; i < kPairs; ++i) {
+      double sum = 0;
+      const Matrix& w = weights_[h]->exact();
+      for (int64_t a = 0; a < rows_; ++a) {
+        double line = 0;
+        for (int64_t b = 0; b < cols_; ++b) line += w(a, b) * double{v[static_cast<size_t>(i * cols_ + b)]};
+        sum += line * double{u[static_cast<size_t>(i * rows_ + a)]};
+      }
+      r[i] = sum;
+    }
+  }
+
+  int64_t rows_, cols_;
+  double decay_, sigma1_ = 0;
+  std::vector<std::unique_ptr<DeviceWeight>> weights_;
+  std::unique_ptr<Probed> probed_;
+  std::vector<UpdateAccumulator> accumulators_;
+  std::vector<std::vector<float>> u_, v_;
+};
+
+TEST(WeightUpdates, WindowsMatchTheAccumulator) {
+  FS_NEEDS_DEVICE();
+  std::mt19937_64 random(5);
+  Follower follower(200, 64, 3, DType::kFp32, 0.1);
+  for (int step = 0; step < 60; ++step) {
+    follower.Step(random, 1e-3, step % 3 == 0 ? 0.02 : 0, 1e-2, step % 10 == 9);
+    if (step % 10 == 9) {
+      follower.ExpectEqual();
+      follower.Take();
+    }
+  }
+}
+
+TEST(WeightUpdates, RotatedPairsAreMarked) {
+  FS_NEEDS_DEVICE();
+  std::mt19937_64 random(5);
+  Follower follower(64, 32, 2, DType::kFp32, 0);
+  follower.Step(random, 1.0, 0, 0, false);  // another matrix altogether
+  follower.Step(random, 1e-6, 0, 0, true);
+  follower.ExpectEqual();
+}
+
+TEST(WeightUpdates, TenThousandSmallSteps) {
+  FS_NEEDS_DEVICE();
+  std::mt19937_64 random(6);
+  Follower follower(48, 16, 2, DType::kFp32, 0);
+  for (int step = 0; step < 10000; ++step) follower.Step(random, 1e-4, 0, 0, step % 500 == 499);
+  follower.ExpectEqual();
+}
+
+TEST(WeightUpdates, NaNIsThatStepsValueAndPasses) {
+  FS_NEEDS_DEVICE();
+  DeviceWeight w(RandomMatrix(100, 32, 1), DType::kFp32);
+  Probed probed({w.view()});
+  probed.Spectra();
+  probed.probe->Adopt();
+  ASSERT_TRUE(probed.probe->Start(nullptr).ok());
+  w.host().Set(3, 3, std::nan(""));
+  w.Send();
+  ASSERT_TRUE(probed.probe->Step(nullptr, 0).ok());
+  EXPECT_TRUE(std::isnan(probed.Read().updates[0].sum_c[0]));
+  ASSERT_TRUE(probed.probe->Clear(nullptr, false).ok());
+  w.host().Set(3, 3, 0.25);
+  w.Send();
+  ASSERT_TRUE(probed.probe->Step(nullptr, 0).ok());
+  ASSERT_TRUE(probed.probe->Clear(nullptr, false).ok());
+  ASSERT_TRUE(probed.probe->Step(nullptr, 0).ok());
+  const DeviceUpdates got = probed.Read().updates[0];
+  EXPECT_EQ(got.sum_c[0], 0);
+  EXPECT_EQ(got.nonzero[0], 0u);
+}
+
+TEST(WeightUpdates, TheSameBitsEveryTime) {
+  FS_NEEDS_DEVICE();
+  std::vector<std::unique_ptr<DeviceWeight>> heads;
+  std::vector<kernels::WeightView> views;
+  std::vector<QkPair> pairs;
+  for (int h = 0; h < 24; ++h) {
+    heads.push_back(
+        std::make_unique<DeviceWeight>(RandomMatrix(1500, h % 2 == 0 ? 64 : 128, static_cast<uint64_t>(h)),
+                                       h % 3 == 0 ? DType::kFp32 : DType::kBf16));
+    views.push_back(heads.back()->view());
+    if (h >= 2) pairs.push_back({h, h - 2});
+  }
+  std::vector<unsigned char> first;
+  for (int run = 0; run < 3; ++run) {
+    Probed probed(views, pairs);
+    probed.Spectra();
+    probed.probe->Adopt();
+    ASSERT_TRUE(probed.probe->Start(nullptr).ok());
+    ASSERT_TRUE(probed.probe->Spectra(nullptr).ok());
+    ASSERT_TRUE(probed.probe->Refresh(nullptr, 0.1).ok());
+    probed.Read();
+    auto bytes = probed.bytes;
+    const auto u = probed.U(5, 1500, false);
+    bytes.insert(bytes.end(), reinterpret_cast<const unsigned char*>(u.data()),
+                 reinterpret_cast<const unsigned char*>(u.data() + u.size()));
+    if (run == 0) first = bytes;
+    EXPECT_TRUE(bytes == first) << "run " << run;
+  }
+}
+
+// One captured graph serves sampled and unsampled steps: the flag decides at each replay.
+TEST(WeightUpdates, CapturedOnceReplayedWithAFlag) {
+  FS_NEEDS_DEVICE();
+  DeviceWeight w(RandomMatrix(300, 64, 1), DType::kFp32);
+  Probed probed({w.view(), w.view()}, {{0, 1}}), plain({w.view(), w.view()}, {{0, 1}});
+  auto flag = DeviceBuffer::Make(0, sizeof(int));
+  ASSERT_TRUE(flag.ok());
+  cudaStream_t stream;
+  Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  Check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  EXPECT_TRUE(IsCapturing(stream));
+  EXPECT_TRUE(probed.probe->Spectra(stream, flag.value().as<int>()).ok());
+  EXPECT_TRUE(probed.probe->ReadOut(stream, probed.bytes.data()).ok());
+  cudaGraph_t graph;
+  Check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  EXPECT_FALSE(IsCapturing(stream));
+  cudaGraphExec_t exec;
+  Check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
+  const auto replay = [&](int on) {
+    Check(cudaMemcpy(flag.value().data(), &on, sizeof on, cudaMemcpyHostToDevice), "cudaMemcpy");
+    Check(cudaGraphLaunch(exec, stream), "cudaGraphLaunch");
+    Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    return probed.probe->ResultsIn(probed.bytes.data());
+  };
+  EXPECT_EQ(replay(0).spectra[0].sigma[0], 0);  // as made
+  const double sigma = replay(1).spectra[0].sigma[0];
+  EXPECT_EQ(sigma, plain.Spectra().spectra[0].sigma[0]);
+  w.host().Set(0, 0, 50);
+  w.Send();
+  EXPECT_EQ(replay(0).spectra[0].sigma[0], sigma);
+  EXPECT_GT(replay(1).spectra[0].sigma[0], 40);
+  cudaGraphExecDestroy(exec);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}
+
+}  // namespace
+}  // namespace foreshock::cuda
