@@ -5,7 +5,6 @@
 namespace foreshock::agent {
 namespace {
 
-constexpr std::string_view kComponent = "agent/forward";
 constexpr int64_t kRemindNs = 600'000'000'000;
 
 }  // namespace
@@ -15,11 +14,11 @@ void ServerState::StreamOpened() {
   ++stats_.opened;
   ++stats_.streams;
   if (away_) {
-    LogInfo(kComponent, "server is back",
+    LogInfo(kForwardComponent, "server is back",
             {{"address", address_},
              {"away_seconds", (clock_.MonotonicNanos() - away_since_ns_) / 1'000'000'000}});
   } else if (stats_.opened == 1) {
-    LogInfo(kComponent, "connected to the server", {{"address", address_}});
+    LogInfo(kForwardComponent, "connected to the server", {{"address", address_}});
   }
   away_ = false;
 }
@@ -41,7 +40,7 @@ void ServerState::Failed(const SourceKey& key, const Status& status) {
     return;
   }
   logged_ns_ = now_ns;
-  LogWarning(kComponent,
+  LogWarning(kForwardComponent,
              stats_.streams > 0
                  ? "stream to the server broke, keeping its records in the spool and trying again"
                  : "server away, keeping records in the spool and trying again",
@@ -54,7 +53,7 @@ void ServerState::ErrorReply(const SourceKey& key, const wire::IngestError& erro
   stats_.last_error = error.message;
   if (!log) return;
   LogWarning(
-      kComponent, "the server refuses a record",
+      kForwardComponent, "the server refuses a record",
       {{"source", key.ToString()}, {"seq", error.seq}, {"field", error.field}, {"error", error.message}});
 }
 

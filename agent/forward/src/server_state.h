@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "foreshock/agent/forward.h"
 
 namespace foreshock::agent {
+
+inline constexpr std::string_view kForwardComponent = "agent/forward";  // of log lines
 
 // Thread-safe.
 class ServerState {

@@ -8,7 +8,6 @@
 namespace foreshock::agent {
 namespace {
 
-constexpr std::string_view kComponent = "agent/forward";
 // How soon a sender that waits for records notices that its stream broke or its Hello changed.
 constexpr std::chrono::milliseconds kTick{200};
 constexpr std::chrono::seconds kGoodbyeWait{2};
@@ -161,7 +160,7 @@ SourceStream::End SourceStream::SendRecords(rpc::IngestStream& stream, const std
 
 Status SourceStream::SendRecord(rpc::IngestStream& stream, SpoolRecord record) {
   if (record.lost_before > 0) {
-    LogError(kComponent, "the spool has lost records to corruption",
+    LogError(kForwardComponent, "the spool has lost records to corruption",
              {{"source", key_.ToString()}, {"records", record.lost_before}, {"before_seq", record.seq}});
     lost_some_ = true;
   }
@@ -189,7 +188,7 @@ bool SourceStream::TooLong(const SpoolRecord& record) {
   }
   const uint64_t bytes = record.payload.size() + wire::kRecordOverhead;
   if (limit == 0 || bytes <= limit) return false;
-  LogError(kComponent, "record is longer than the server takes, left out",
+  LogError(kForwardComponent, "record is longer than the server takes, left out",
            {{"source", key_.ToString()}, {"seq", record.seq}, {"bytes", bytes}, {"limit", limit}});
   state_.CountUndeliverable();
   return true;

@@ -12,7 +12,6 @@
 namespace foreshock::agent {
 namespace {
 
-constexpr std::string_view kComponent = "agent/receive";
 constexpr size_t kReadBytes = size_t{256} << 10;
 constexpr size_t kMaxOutgoingBytes = size_t{4} << 20;
 constexpr int64_t kForever = -1;
@@ -47,13 +46,14 @@ Connection::Connection(Descriptor socket, Spool& spool, Attempts& attempts, Conn
 Connection::~Connection() = default;
 
 void Connection::Run() {
-  LogDebug(kComponent, "trainer connected", {{"pid", peer_.pid}, {"uid", peer_.uid}, {"gid", peer_.gid}});
+  LogDebug(kReceiveComponent, "trainer connected",
+           {{"pid", peer_.pid}, {"uid", peer_.uid}, {"gid", peer_.gid}});
   Serve();
   if (greeted_) {
     hub_.Left(key_, this);
     spool_.CloseSource(key_);
     attempts_.Release(hello_);
-    LogInfo(kComponent, "trainer left",
+    LogInfo(kReceiveComponent, "trainer left",
             {{"source", key_.ToString()}, {"pid", peer_.pid}, {"durable_seq", durable_seq_}});
   }
   if (stalled_since_ns_ != 0) --hub_.counters.stalled;
@@ -104,7 +104,7 @@ bool Connection::ReadRecords() {
       auto record = parser_.Next();
       if (!record.ok()) {
         ++hub_.counters.damaged;
-        LogWarning(kComponent, "damaged link, closing it",
+        LogWarning(kReceiveComponent, "damaged link, closing it",
                    {{"pid", peer_.pid}, {"source", key_.ToString()}, {"error", record.status()}});
         AppendBatch();
         return false;
@@ -143,7 +143,7 @@ bool Connection::CheckHello(const wire::Hello& hello) {
   }
   if (status.ok()) return true;
   ++hub_.counters.refused;
-  LogWarning(kComponent, "bad Hello, closing the link", {{"pid", peer_.pid}, {"error", status}});
+  LogWarning(kReceiveComponent, "bad Hello, closing the link", {{"pid", peer_.pid}, {"error", status}});
   SendError(Code::kInvalidArgument, status, 0, true);
   FlushOutgoing();
   return false;
@@ -178,7 +178,7 @@ bool Connection::TakeHello(std::string payload) {
     durable_seq_ = *durable;
     greeted_ = true;
     LogInfo(
-        kComponent, "trainer joined",
+        kReceiveComponent, "trainer joined",
         {{"source", key_.ToString()}, {"pid", peer_.pid}, {"uid", peer_.uid}, {"durable_seq", durable_seq_}});
   }
   wire::Reply reply;
@@ -224,7 +224,7 @@ bool Connection::AppendBatch() {
   if (stalled_since_ns_ != 0) {
     --hub_.counters.stalled;
     stalled_since_ns_ = 0;
-    LogInfo(kComponent, "spool takes records again", {{"source", key_.ToString()}});
+    LogInfo(kReceiveComponent, "spool takes records again", {{"source", key_.ToString()}});
   }
   batch_bytes_ = 0;
   if (!FlushOutgoing()) gone_ = true;
@@ -251,7 +251,7 @@ Status Connection::AppendFront(size_t count) {
 // It is larger than the spool itself: waiting would be for ever.
 void Connection::RejectFront(const Status& status) {
   ++hub_.counters.rejected;
-  LogWarning(kComponent, "record refused for good",
+  LogWarning(kReceiveComponent, "record refused for good",
              {{"source", key_.ToString()}, {"seq", batch_.front().seq}, {"error", status}});
   SendError(Code::kInvalidArgument, status, batch_.front().seq, true);
   batch_.erase(batch_.begin());
@@ -262,11 +262,11 @@ bool Connection::Stalled(const Status& status) {
   if (stalled_since_ns_ == 0) {
     stalled_since_ns_ = std::max<int64_t>(now_ns, 1);
     ++hub_.counters.stalled;
-    LogWarning(kComponent, "spool refuses records, not acknowledging until it takes them",
+    LogWarning(kReceiveComponent, "spool refuses records, not acknowledging until it takes them",
                {{"source", key_.ToString()}, {"error", status}});
   }
   if (!gone_ || now_ns - stalled_since_ns_ < options_.orphan_ms * 1'000'000) return true;
-  LogWarning(kComponent, "trainer is gone and the spool still refuses: its last records are given up",
+  LogWarning(kReceiveComponent, "trainer is gone and the spool still refuses: its last records are given up",
              {{"source", key_.ToString()}, {"records", batch_.size()}, {"error", status}});
   return false;
 }

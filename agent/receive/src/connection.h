@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attempts.h"
@@ -15,6 +16,8 @@
 namespace foreshock::agent {
 
 class Connection;
+
+inline constexpr std::string_view kReceiveComponent = "agent/receive";  // of log lines
 
 // What connections share. Owned by the receiver, which outlives them.
 class ConnectionHub {

@@ -14,7 +14,6 @@
 namespace foreshock::agent {
 namespace {
 
-constexpr std::string_view kComponent = "agent/receive";
 constexpr size_t kMaxKeptReplies = 64;
 constexpr size_t kMaxKeptSources = 4096;
 
@@ -97,7 +96,8 @@ void Receiver::Impl::Admit(Descriptor socket) {
   std::lock_guard lock(mutex);
   if (clients.size() >= options.max_connections) {
     ++counters.refused;
-    LogWarning(kComponent, "too many trainers, connection closed", {{"limit", options.max_connections}});
+    LogWarning(kReceiveComponent, "too many trainers, connection closed",
+               {{"limit", options.max_connections}});
     return;
   }
   ++counters.accepted;

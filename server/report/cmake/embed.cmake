@@ -8,9 +8,9 @@ string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," array "${hex}")
 string(REGEX REPLACE "(................................................................................)" "\\1\n" array "${array}")
 file(WRITE ${OUT} "#include <string_view>
 namespace foreshock::report {
-static const unsigned char kBytes[] = {
+static const unsigned char ${NAME}Bytes[] = {
 ${array}0};
 extern const std::string_view ${NAME};
-const std::string_view ${NAME}(reinterpret_cast<const char*>(kBytes), ${bytes});
+const std::string_view ${NAME}(reinterpret_cast<const char*>(${NAME}Bytes), ${bytes});
 }  // namespace foreshock::report
 ")

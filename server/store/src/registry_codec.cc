@@ -21,8 +21,8 @@ enum Counters : uint32_t {
   kDropped = 5,
   kGaps = 6,
   kQuarantined = 7,
-  kFirstStep = 8,
-  kLastStep = 9,
+  kFirstStepField = 8,
+  kLastStepField = 9,
   kSkew = 10,
   kLast = 11,
   kGoodbye = 12,
@@ -129,8 +129,8 @@ std::string EncodeCounters(const SourceInfo& s) {
   w.add_uint64(kDropped, s.dropped);
   w.add_uint64(kGaps, s.gaps);
   w.add_uint64(kQuarantined, s.quarantined);
-  if (s.first_step) w.add_int64(kFirstStep, *s.first_step);
-  if (s.last_step) w.add_int64(kLastStep, *s.last_step);
+  if (s.first_step) w.add_int64(kFirstStepField, *s.first_step);
+  if (s.last_step) w.add_int64(kLastStepField, *s.last_step);
   w.add_sint64(kSkew, s.clock_skew_ns);
   w.add_int64(kLast, s.last_unix_ns);
   if (s.goodbye) w.add_bytes(kGoodbye, wire::Encode(*s.goodbye));
@@ -161,10 +161,10 @@ Status DecodeCounters(std::string_view bytes, SourceInfo* s) {
       case kQuarantined:
         s->quarantined = r.get_uint64();
         break;
-      case kFirstStep:
+      case kFirstStepField:
         s->first_step = r.get_int64();
         break;
-      case kLastStep:
+      case kLastStepField:
         s->last_step = r.get_int64();
         break;
       case kSkew:

@@ -5,12 +5,6 @@
 #include "linear.h"
 
 namespace foreshock::trainer {
-namespace {
-
-constexpr float kEpsilon = 1e-5f;
-
-}  // namespace
-
 Block::Block(const ModelShape& shape, const ParameterLayout::Layer& at, int layer)
     : shape_(shape), at_(at), kernels_(kernels()), attention_(shape, layer) {
   const auto tokens = static_cast<std::size_t>(shape.tokens());
@@ -38,13 +32,13 @@ void Block::forward(const float* weights, float* x, const Fault* fault) {
   float* pack = pack_.data();
   std::memcpy(input_.data(), x, input_.bytes());
   kernels_.rms_norm(x, d, weights + at_.attention_gain, normal_1_.data(), d, inverse_1_.data(), n, d,
-                    kEpsilon);
+                    kRmsEpsilon);
   linear(kernels_, normal_1_.data(), n, d, weights + at_.qkv, 3 * d, qkv_.data(), false, pack);
   attention_.forward(qkv_.data(), fault);
   linear(kernels_, attention_.output(), n, d, weights + at_.attention_out, d, x, true, pack);
 
   std::memcpy(middle_.data(), x, middle_.bytes());
-  kernels_.rms_norm(x, d, weights + at_.mlp_gain, normal_2_.data(), d, inverse_2_.data(), n, d, kEpsilon);
+  kernels_.rms_norm(x, d, weights + at_.mlp_gain, normal_2_.data(), d, inverse_2_.data(), n, d, kRmsEpsilon);
   linear(kernels_, normal_2_.data(), n, d, weights + at_.mlp_in, f, hidden_.data(), false, pack);
   kernels_.gelu(hidden_.data(), activated_.data(), n * f);
   linear(kernels_, activated_.data(), n, f, weights + at_.mlp_out, d, x, true, pack);

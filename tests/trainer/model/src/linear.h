@@ -8,6 +8,8 @@
 
 namespace foreshock::trainer {
 
+inline constexpr float kRmsEpsilon = 1e-5f;  // added to the mean square in every RMS norm
+
 // Floats that linear and linear_backward need as workspace for any layer of this shape.
 inline std::size_t linear_workspace(const ModelShape& shape) {
   return 16 * static_cast<std::size_t>(

@@ -6,12 +6,6 @@
 #include "linear.h"
 
 namespace foreshock::trainer {
-namespace {
-
-constexpr float kEpsilon = 1e-5f;
-
-}  // namespace
-
 Model::Model(const ModelShape& shape, std::uint64_t seed)
     : shape_(shape), layout_(shape), kernels_(kernels()), weights_(layout_.count), gradients_(layout_.count) {
   initialize(shape, layout_, seed, weights_.data());
@@ -48,7 +42,7 @@ double Model::forward(const unsigned char* inputs, const unsigned char* targets,
   embed(inputs);
   for (Block& block : blocks_) block.forward(weights_.data(), x_.data(), fault);
   kernels_.rms_norm(x_.data(), d, weights_.data() + layout_.final_gain, normal_.data(), d, inverse_.data(), n,
-                    d, kEpsilon);
+                    d, kRmsEpsilon);
   linear(kernels_, normal_.data(), n, d, weights_.data() + layout_.unembedding, shape_.vocabulary,
          logits_.data(), false, pack_.data());
   return kernels_.cross_entropy(logits_.data(), targets, n, shape_.vocabulary);
