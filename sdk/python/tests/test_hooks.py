@@ -299,6 +299,16 @@ def test_no_address_costs_nothing_and_changes_nothing():
     monitor.close()
 
 
+def test_watching_again_ends_the_earlier_watch(record):
+    model, optimizer = make()
+    first, recording = record(model, optimizer, name="first")
+    models.train(model, optimizer, 1, first)
+    second, again = record(model, optimizer, name="second")
+    models.train(model, optimizer, 2, second, first=1)
+    second.close()
+    assert first.closed and len(recording.steps()) == 1 and sorted(again.steps()) == [1, 2]
+
+
 def test_an_unknown_option_is_named():
     model, optimizer = make()
     with pytest.raises(TypeError, match="no option 'adress'"):

@@ -107,6 +107,9 @@ def watch(model, optimizer=None, *, step=None, tensor_parallel=(0, 1), **options
     (FORESHOCK_ADDR, FORESHOCK_RUN, FORESHOCK_ATTEMPT, RANK, WORLD_SIZE) says what is left out.
     """
     inner = inner_model(model)
+    earlier = _watched.pop(inner, lambda: None)()
+    if earlier is not None:
+        earlier.close()  # watched again, as notebooks do
     layers, unwatched = plan(model, tensor_parallel)
     if not layers:
         unwatched.append(Unmonitored("model", f"no attention layer was found; {finder.REGISTER}"))
