@@ -41,5 +41,4 @@ def test_every_init_function_stays_within_the_room():
                          ("attention", _abi.Attention), ("guard_options", _abi.GuardOptions), ("stats", _abi.Stats)):
         value = struct()
         getattr(library, f"fs_{name}_init")(ctypes.byref(value))
-        assert value.size <= ctypes.sizeof(struct), name
-        assert struct._room.offset - value.size < 8, f"fs_{name} has grown: give its new fields names"
+        assert value.size < struct._room.offset + 8, f"fs_{name} has grown: give its new fields names"
