@@ -32,14 +32,17 @@ KernelStatus CheckOffsets(const int32_t* offsets, int64_t n, int64_t tokens) {
   return offsets[n] > tokens ? KernelStatus::kBadSequences : KernelStatus::kOk;
 }
 
-KernelStatus CheckSequences(const AttentionProblem& p) {
+KernelStatus CheckSequenceShapes(const AttentionProblem& p) {
   if (p.cu_seqlens_q == nullptr) {
     if (p.cu_seqlens_k != nullptr) return KernelStatus::kNullPointer;
     return p.q.batch == p.k.batch ? KernelStatus::kOk : KernelStatus::kBadShape;
   }
-  if (p.q.batch != 1 || p.k.batch != 1 || p.n_sequences < 0 || p.n_sequences > kMaxTokens) {
-    return KernelStatus::kBadShape;
-  }
+  const bool fits = p.q.batch == 1 && p.k.batch == 1 && p.n_sequences >= 0 && p.n_sequences <= kMaxTokens;
+  return fits ? KernelStatus::kOk : KernelStatus::kBadShape;
+}
+
+KernelStatus CheckSequenceOffsets(const AttentionProblem& p) {
+  if (p.cu_seqlens_q == nullptr) return KernelStatus::kOk;
   const KernelStatus status = CheckOffsets(p.cu_seqlens_q, p.n_sequences, p.q.seq);
   if (status != KernelStatus::kOk) return status;
   return CheckOffsets(p.cu_seqlens_k == nullptr ? p.cu_seqlens_q : p.cu_seqlens_k, p.n_sequences, p.k.seq);
@@ -63,7 +66,7 @@ KernelStatus CheckTensor(const TensorView& t) {
   return KernelStatus::kOk;
 }
 
-KernelStatus CheckAttention(const AttentionProblem& p) {
+KernelStatus CheckAttentionArguments(const AttentionProblem& p) noexcept {
   for (const TensorView* t : {&p.q, &p.k}) {
     const KernelStatus status = CheckTensor(*t);
     if (status != KernelStatus::kOk) return status;
@@ -74,7 +77,12 @@ KernelStatus CheckAttention(const AttentionProblem& p) {
     if (status != KernelStatus::kOk) return status;
   }
   const KernelStatus status = CheckOptions(p);
-  return status != KernelStatus::kOk ? status : CheckSequences(p);
+  return status != KernelStatus::kOk ? status : CheckSequenceShapes(p);
+}
+
+KernelStatus CheckAttention(const AttentionProblem& p) {
+  const KernelStatus status = CheckAttentionArguments(p);
+  return status != KernelStatus::kOk ? status : CheckSequenceOffsets(p);
 }
 
 int64_t SequenceCount(const AttentionProblem& p) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "foreshock/sdk/attention_checks.h"
 #include "foreshock/sdk/attention_probe.h"
 
 namespace foreshock::kernels {
@@ -14,6 +15,7 @@ inline constexpr int64_t kMaxDim = 4096;
 // The sizes alone, whatever the pointers: what workspace sizes may be computed from.
 KernelStatus CheckShape(const TensorView& t);
 KernelStatus CheckTensor(const TensorView& t);
+// Arguments and the contents of cu_seqlens.
 KernelStatus CheckAttention(const AttentionProblem& p);
 
 // One sequence: where its queries and keys lie in the tensors. Masks are indexed by `index`.

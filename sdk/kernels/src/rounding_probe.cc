@@ -42,25 +42,6 @@ Buffers Layout(const RoundingProblem& p, Arena* arena) {
 
 bool SameTokens(const TensorView& a, const TensorView& b) { return a.batch == b.batch && a.seq == b.seq; }
 
-KernelStatus Check(const RoundingProblem& p) {
-  KernelStatus status = CheckAttention(p.attention);
-  if (status != KernelStatus::kOk) return status;
-  const TensorView& q = p.attention.q;
-  const TensorView& k = p.attention.k;
-  for (const TensorView* t : {&p.v, &p.o, &p.d_o, &p.dq}) {
-    const bool optional = t == &p.d_o || t == &p.dq;
-    if (optional && t->data == nullptr) continue;
-    status = CheckTensor(*t);
-    if (status != KernelStatus::kOk) return status;
-    const TensorView& peer = t == &p.v ? k : q;
-    if (!SameTokens(*t, peer) || t->heads != peer.heads) return KernelStatus::kBadShape;
-    const int64_t dim = t == &p.dq ? q.dim : p.v.dim;
-    if (t->dim != dim) return KernelStatus::kBadShape;
-  }
-  // Without the gradient of O there is no dP.
-  return p.dq.data != nullptr && p.d_o.data == nullptr ? KernelStatus::kNullPointer : KernelStatus::kOk;
-}
-
 double Sign(double value) {
   if (std::isnan(value)) return value;
   return static_cast<double>(value > 0) - static_cast<double>(value < 0);
@@ -119,6 +100,25 @@ void RunHead(const RoundingProblem& p, int64_t head, Buffers& b, RoundingHeadSta
 
 }  // namespace
 
+KernelStatus CheckRoundingArguments(const RoundingProblem& p) noexcept {
+  KernelStatus status = CheckAttentionArguments(p.attention);
+  if (status != KernelStatus::kOk) return status;
+  const TensorView& q = p.attention.q;
+  const TensorView& k = p.attention.k;
+  for (const TensorView* t : {&p.v, &p.o, &p.d_o, &p.dq}) {
+    const bool optional = t == &p.d_o || t == &p.dq;
+    if (optional && t->data == nullptr) continue;
+    status = CheckTensor(*t);
+    if (status != KernelStatus::kOk) return status;
+    const TensorView& peer = t == &p.v ? k : q;
+    if (!SameTokens(*t, peer) || t->heads != peer.heads) return KernelStatus::kBadShape;
+    const int64_t dim = t == &p.dq ? q.dim : p.v.dim;
+    if (t->dim != dim) return KernelStatus::kBadShape;
+  }
+  // Without the gradient of O there is no dP.
+  return p.dq.data != nullptr && p.d_o.data == nullptr ? KernelStatus::kNullPointer : KernelStatus::kOk;
+}
+
 void RatioSums::Merge(const RatioSums& other) noexcept {
   num += other.num;
   den += other.den;
@@ -147,7 +147,8 @@ size_t ProbeRoundingWorkspaceBytes(const RoundingProblem& problem) noexcept {
 
 KernelStatus ProbeRounding(const RoundingProblem& problem, RoundingHeadStats* heads,
                            Workspace workspace) noexcept {
-  const KernelStatus status = Check(problem);
+  KernelStatus status = CheckRoundingArguments(problem);
+  if (status == KernelStatus::kOk) status = CheckAttention(problem.attention);
   if (status != KernelStatus::kOk) return status;
   if (heads == nullptr) return KernelStatus::kNullPointer;
   Arena arena(workspace);
