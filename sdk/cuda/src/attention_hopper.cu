@@ -20,15 +20,9 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kKeys = 128;  // met at once
-constexpr int kGroupRows = 64;
-constexpr int kScores = kKeys / 4;  // of a row, a thread's
-constexpr int kColumns = kScores / 2;
-constexpr int kFetchRegisters = 32;
-constexpr int kScoreRegisters = 160;
 
 template <int kDim>
 struct Shape {
-  static constexpr int kBlocks = kDim / 64;  // of 128 bytes a row: what a swizzled copy can hold
   static constexpr int kStages = kDim == 64 ? 6 : 4;
   static constexpr int kKeyBytes = kKeys * kDim * 2;
   static constexpr int kQueryBytes = kHopperRows * kDim * 2;
@@ -53,6 +47,15 @@ struct Shared {
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+constexpr int kGroupRows = 64;
+constexpr int kScores = kKeys / 4;  // of a row, a thread's
+constexpr int kColumns = kScores / 2;
+constexpr int kFetchRegisters = 32;
+constexpr int kScoreRegisters = 160;
+// Blocks of 128 bytes a row: what a swizzled copy can hold.
+template <int kDim>
+constexpr int kBlocks = kDim / 64;
 
 // The tile's number that this block works on in a round: back and forth, so that long and short ones even
 // out.
@@ -84,7 +87,7 @@ __device__ void FetchKeys(const AttentionProblem& p, const TileList& list, const
       const unsigned stage = at % S::kStages;
       hopper::Wait(&shared.keys_free[stage], (at / S::kStages & 1) ^ 1);
       hopper::ArriveExpecting(&shared.keys_full[stage], S::kKeyBytes);
-      for (int b = 0; b < S::kBlocks; ++b) {
+      for (int b = 0; b < kBlocks<kDim>; ++b) {
         hopper::CopyBox(shared.keys[stage] + b * kKeys * 128, map, &shared.keys_full[stage], 64 * b,
                         static_cast<int>(tile.k_begin) + t * kKeys, tile.head / group, tile.batch);
       }
@@ -116,7 +119,7 @@ __device__ void FetchQueries(const AttentionProblem& p, const TileList& list, Sh
       const int chunk = i % kChunks;
       const int valid = row < tile.rows ? max(0, min(16, bytes - 16 * chunk)) : 0;
       const int in_block = row % kGroupRows * 128 + ((chunk % 8) ^ (row % 8)) * 16;
-      const int block = row / kGroupRows * Shape<kDim>::kBlocks + chunk / 8;
+      const int block = row / kGroupRows * kBlocks<kDim> + chunk / 8;
       CopyAsync16(to + block * kGroupRows * 128 + in_block,
                   valid > 0 ? base + row * stride + 16 * chunk : base, valid);
     }
@@ -190,7 +193,7 @@ __device__ __forceinline__ void Score(const AttentionProblem& p, const TileList&
       float sums[2 * kScores];
       hopper::Wait(&shared.keys_full[stage], stage_parity);
       if (needed) {
-        Multiply<T, kDim>(shared.queries[slot] + group * S::kBlocks * kGroupRows * 128, shared.keys[stage],
+        Multiply<T, kDim>(shared.queries[slot] + group * kBlocks<kDim> * kGroupRows * 128, shared.keys[stage],
                           sums);
       }
       if (leader) hopper::Arrive(&shared.keys_free[stage]);

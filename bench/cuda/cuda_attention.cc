@@ -1,8 +1,8 @@
 // Device time of the attention probe, beside the time that the tensor cores alone would need.
 //
-//   cuda_attention [--json FILE] [--reference FILE] [--case NAME]
+//   bench_cuda_attention [--json FILE] [--reference FILE] [--case NAME]
 //
-// --reference: the output of bench/cuda_attention/reference.py on the same machine; without it the columns
+// --reference: the output of bench/cuda/attention_reference.py on the same machine; without it the columns
 // that compare are empty. Inputs rotate past the L2; figures are medians over batches of calls.
 #include <cuda_runtime_api.h>
 

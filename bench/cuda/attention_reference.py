@@ -1,4 +1,4 @@
-"""Time cuDNN's flash attention forward through PyTorch, for bench/cuda_attention to compare with.
+"""Time cuDNN's flash attention forward through PyTorch, for bench_cuda_attention to compare with.
 
 Prints one line a case: name, a tab, the median in milliseconds. Inputs rotate past the L2.
 """
