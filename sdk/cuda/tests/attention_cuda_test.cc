@@ -190,7 +190,9 @@ TEST(AttentionCuda, SoftCap) {
       o.softcap = size > 4 ? 50 : 20;
       const AttentionCase c(o);
       ExpectCase(c);
-      if (size > 4) EXPECT_EQ(RunOnDevice(c.Problem())[0].logit_max, 50);
+      if (size > 4) {
+        EXPECT_EQ(RunOnDevice(c.Problem())[0].logit_max, 50);
+      }
     }
   }
 }
@@ -575,12 +577,14 @@ TEST(AttentionCudaLaunch, AFlagInACapturedGraphDecides) {
     ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
     const std::vector<AttentionHeadStats> want = RunOnDevice(c.Problem());
     for (uint32_t on : {0u, 1u, 0u, 1u}) {
-      std::memset(out, 0, bytes);
+      std::fill(out, out + 4, AttentionHeadStats{});
       ASSERT_EQ(cudaMemcpyAsync(flag, &on, 4, cudaMemcpyHostToDevice, stream), cudaSuccess);
       ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
       ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
       EXPECT_EQ(out[1].rows, on != 0 ? want[1].rows : 0);
-      if (on != 0) EXPECT_EQ(std::memcmp(out, want.data(), bytes), 0);
+      if (on != 0) {
+        EXPECT_EQ(std::memcmp(out, want.data(), bytes), 0);
+      }
     }
     EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
     EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
