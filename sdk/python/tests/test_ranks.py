@@ -172,3 +172,54 @@ def test_tensor_parallel_heads_are_global(tmp_path):
     monitor.close()
     two_processes(tensor_parallel, tmp_path)
     compare(tmp_path, [0], per_rank_heads=True)
+
+
+def guarded(rank, tmp_path):
+    """Trains 24 steps; writes which layers were normalised in each step's forward."""
+    from harness import until
+
+    torch.manual_seed(0)
+    model = models.nanogpt(heads=2)  # heads of 16
+    ddp_model = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    monitor = foreshock.watch(ddp_model, optimizer, run="two", address=(tmp_path / "address").read_text(), **EVERY)
+    guard = foreshock.guard(ddp_model, mode="qk_norm")
+    assert not guard.automatic, "ranks could switch at different steps"
+    active = []
+    for step in range(24):
+        optimizer.zero_grad()
+        loss = ddp_model(*halves(step, rank))
+        active.append(guard.active_layers())
+        loss.backward()
+        optimizer.step()
+        monitor.step(loss=loss)
+        if step == 10:
+            (tmp_path / f"waits{rank}").touch()
+            until(lambda: monitor.stats()["actions_received"] > 0, "the action")
+            dist.barrier()
+    monitor.close()
+    (tmp_path / f"active{rank}.json").write_text(json.dumps(active))
+
+
+def test_the_guard_switches_at_one_step_on_all_ranks(tmp_path, servers):
+    from harness import until
+
+    server = servers.server()
+    (tmp_path / "address").write_text(servers.agent(server.grpc).address)
+    context = multiprocessing.get_context("fork")
+    errors = context.Queue()
+    ranks = [context.Process(target=child, args=(rank, guarded, tmp_path, errors)) for rank in range(2)]
+    for process in ranks:
+        process.start()
+    running = lambda: all(p.exitcode in (None, 0) for p in ranks)
+    until(lambda: not running() or all((tmp_path / f"waits{r}").exists() for r in range(2)), "both ranks at step 10")
+    until(lambda: not running() or servers.run_of(server, "two"), "the run")
+    assert running(), errors.get()
+    servers.post(server, "/api/v1/runs/two/actions", {"kind": "enable_qk_norm", "effective_step": 15, "layers": [1]})
+    for process in ranks:
+        process.join(600)
+    assert [p.exitcode for p in ranks] == [0, 0], errors.get() if not errors.empty() else "a rank hangs"
+    active = [json.loads((tmp_path / f"active{r}.json").read_text()) for r in range(2)]
+    assert active[0] == active[1]
+    switch = active[0].index([1])
+    assert switch in (15, 16) and all(x == [1] for x in active[0][switch:]) and not any(active[0][:switch])

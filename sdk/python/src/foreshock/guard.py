@@ -12,7 +12,7 @@ import sys
 
 import torch
 
-from . import _abi, _patch
+from . import _abi
 
 MODES = ("qk_norm", "qk_clip", "projection", "dynamic_max", "actions")
 ACTIONS = ("enable_qk_norm", "qk_clip", "checkpoint", "stop")
@@ -31,7 +31,7 @@ class Guard:
         self.refused = ""  # why it cannot be switched on
         self.clips = 0  # heads clipped so far
         self.removed = {}  # projection: {layer: norm taken off the last update}
-        self._restore, self._before, self._watched, self._resumed_bare = None, {}, [], False
+        self._active, self._restore, self._before, self._watched = {}, None, {}, []
         if monitor.closed:
             self.refused = "nothing is watched: give foreshock.watch() an address (file:PATH will do)"
             _say(f"the guard is off: {self.refused}")
@@ -79,7 +79,7 @@ class Guard:
 
     def apply(self):
         """Between steps, or before a step's forward: never between a forward and its backward."""
-        for index, on in getattr(self, "_active", {}).items():
+        for index, on in self._active.items():
             self.monitor.taps[index].enter.normalise = on
 
     def before_optimizer(self):
@@ -220,6 +220,10 @@ class Guard:
     def active_layers(self):
         """Indices of layers whose q and k are normalised now."""
         return [i for i, tap in self.monitor.taps.items() if tap.enter.normalise]
+
+    def triggered_layers(self):
+        """Indices of layers that the guard has switched on as of this step, for trainers that act on it themselves."""
+        return [i for i, on in self._active.items() if on]
 
     def state_dict(self):
         """To be saved beside the model's."""

@@ -64,6 +64,7 @@ class AttentionLayer:
     softcap: float = 0.0
     causal: bool | None = None  # None: as the call says
     dropout: float = 0.0
+    weight_decay: float | None = None  # decoupled; None: as the optimizer says
     attention_reason: str = ""  # why attention signals are not there; "": they are
     weights_reason: str = ""  # the same of weight signals
 

@@ -155,7 +155,9 @@ class Monitor:
             if parameter is None:
                 out.append(None)
                 continue
-            decay = _hooks.decay_of(self.optimizers, self._ids[layer.index, which])
+            decay = layer.weight_decay
+            if decay is None:
+                decay = _hooks.decay_of(self.optimizers, self._ids[layer.index, which])
             use = self.staging.projection(layer, which) if self.staging else projection
             out.append(_run.weights_struct(use, parameter, decay, self._keep))
         return out
@@ -271,7 +273,7 @@ class Monitor:
     def _before_optimizer(self, optimizer, args, kwargs):
         if self._open and id(optimizer) in self._stepped and self.staging is None:
             self._finish()
-        closure = kwargs.get("closure", args[0] if args else None)
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)  # args[0] is the optimizer
         if closure is not None and self.begins_in_backward:
             return  # forward and backward are still to come, inside of the optimizer's step
         if not self._open or (self.staging is not None and self._stepped):
@@ -321,12 +323,12 @@ class Monitor:
             return None
         return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
 
-    def step(self, loss=None, tokens=None, grad_norm=None, step=None):
+    def step(self, loss=None, tokens=None, grad_norm=None, step=None, learning_rate=None):
         """Ends the step. After the optimizer's step; without one in between, the step counts as skipped.
 
         loss: mean loss of the step (number or tensor; nat). tokens: tokens trained on; counted at the first watched layer
         when left out. grad_norm: global, unscaled, before clipping; taken from clip_grad_norm_ when left out. step: the
-        trainer's number of this step, where it differs from Foreshock's own count.
+        trainer's number of this step, where it differs from Foreshock's own count. learning_rate: where no optimizer was given.
         """
         if self.closed:
             return
@@ -338,6 +340,8 @@ class Monitor:
             self.loss(loss, tokens)
             if grad_norm is not None:
                 self.grad_norm = grad_norm
+            if learning_rate is not None:
+                self.library.fs_scalar(self.handle, _abi.LEARNING_RATE, float(learning_rate))
             if self.optimizers and not self._stepped:
                 self._skipped = True
             if self.staging is not None and not self._skipped:

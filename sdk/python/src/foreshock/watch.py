@@ -35,13 +35,13 @@ def _owner(module, path):
 
 
 def register(module, *, query_heads, head_dim, kv_heads=None, wq=None, wk=None, qkv=None, layout="concatenated",
-             transposed=False, scale=None, softcap=0.0, causal=None, qk_norm=False, first_query_head=0,
+             transposed=False, scale=None, softcap=0.0, causal=None, qk_norm=False, weight_decay=None, first_query_head=0,
              local_query_heads=0):
     """Describes an attention module by hand, where foreshock.doctor lists it as unmonitored. Call before watch().
 
     wq, wk: parameters by name, e.g. "q_proj.weight"; or qkv: one fused parameter, laid out "concatenated" (q, k, v) or
     "interleaved" (per key head: its queries, k, v). transposed: stored [model_dim, features]. None of them: attention
-    signals alone. scale, causal: None takes them from the attention call. Under tensor parallelism query_heads and kv_heads count
+    signals alone. scale, causal: None takes them from the attention call; weight_decay (decoupled): from the optimizer. Under tensor parallelism query_heads and kv_heads count
     the whole layer, first_query_head and local_query_heads this rank's.
     ValueError when sizes do not fit.
     """
@@ -76,6 +76,7 @@ def register(module, *, query_heads, head_dim, kv_heads=None, wq=None, wk=None, 
     layer = AttentionLayer(
         name="", module=weakref.ref(module), model_dim=model_dim, query_heads=query_heads, kv_heads=kv_heads,
         head_dim=head_dim, wq=q, wk=k, layout=said, qk_norm=qk_norm, scale=scale, softcap=softcap, causal=causal,
+        weight_decay=weight_decay,
         first_query_head=first_query_head, local_query_heads=here if here < query_heads else 0,
         first_kv_head=first_query_head * kv_heads // query_heads, local_kv_heads=kv_here if here < query_heads else 0,
         weights_reason="" if q is not None else "registered without weights")
