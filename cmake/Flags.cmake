@@ -25,9 +25,9 @@ endif()
 # What every test runs with.
 set(FORESHOCK_TEST_ENVIRONMENT FORESHOCK_SOURCE_DIR=${PROJECT_SOURCE_DIR} FORESHOCK_BUILD_DIR=${PROJECT_BINARY_DIR})
 if(FORESHOCK_SANITIZE MATCHES "thread")
-  # Tests fork, and system libraries are not instrumented.
+  # System libraries are not instrumented.
   list(APPEND FORESHOCK_TEST_ENVIRONMENT
-    "TSAN_OPTIONS=ignore_noninstrumented_modules=1 die_after_fork=0 suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp")
+    "TSAN_OPTIONS=ignore_noninstrumented_modules=1 suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp")
 elseif(FORESHOCK_SANITIZE)
   list(APPEND FORESHOCK_TEST_ENVIRONMENT UBSAN_OPTIONS=print_stacktrace=1)
 endif()

@@ -2,8 +2,25 @@
 #include <cstdio>
 #include <string>
 
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
 #include "foreshock/trainer/options.h"
 #include "foreshock/trainer/run.h"
+
+namespace {
+
+// A collapsed model leaves Adam's moments to decay into denormal numbers, which cost some processors a
+// hundred cycles each: such a run took six times as long as a healthy one.
+void FlushDenormals() {
+#if defined(__SSE__)
+  constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
+  _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
+#endif
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   namespace trainer = foreshock::trainer;
@@ -17,6 +34,7 @@ int main(int argc, char** argv) {
     std::fputs(trainer::help_text(), stdout);
     return 0;
   }
+  FlushDenormals();
   if (options.data.empty()) options.data.emplace_back(FORESHOCK_TRAINER_DATA);
   std::signal(SIGINT, trainer::stop_on_signal);
   std::signal(SIGTERM, trainer::stop_on_signal);
