@@ -2,8 +2,8 @@
 
     guard = foreshock.guard(model, mode="qk_norm")      # right after foreshock.watch()
 
-Modes: "qk_norm" (QK-Guard), "qk_clip", "projection", "dynamic_max", "actions". Each says in the run's events what it did and what
-came of it. Save `guard.state_dict()` with every checkpoint.
+Modes: "qk_norm" (QK-Guard), "qk_clip", "projection", "dynamic_max", "actions". "qk_norm" and "qk_clip" say in
+the run's events what they did and what came of it. Save `guard.state_dict()` with every checkpoint.
 """
 
 import ctypes as C
