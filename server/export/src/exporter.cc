@@ -1,6 +1,7 @@
 #include "foreshock/server/export/exporter.h"
 
 #include <map>
+#include <tuple>
 
 #include "families.h"
 #include "head_stats.h"
@@ -96,18 +97,27 @@ class ExporterImpl final : public Exporter {
     put("run_quarantined", "records put aside", sum.quarantined);
   }
 
-  // Runs without alerts show 0, so that an expression over them has something to compare.
+  // Runs without alerts show 0, so that an expression over them has something to compare. By rule only what
+  // fires is shown.
   void AddAlerts(const std::vector<LiveRun>& runs, Families* out) const {
     std::map<std::pair<std::string, std::string>, int> count;
+    std::map<std::tuple<std::string, std::string, std::string>, int> by_rule;
     for (const LiveRun& run : runs) count[{run.run, "warning"}] = count[{run.run, "critical"}] = 0;
     for (const alert::AlertRecord& record : options_.alerts->Firing()) {
-      const auto it =
-          count.find({record.alert.run, std::string(detect::SeverityName(record.alert.severity))});
-      if (it != count.end()) ++it->second;
+      const std::string severity(detect::SeverityName(record.alert.severity));
+      const auto it = count.find({record.alert.run, severity});
+      if (it == count.end()) continue;
+      ++it->second;
+      ++by_rule[{record.alert.run, record.alert.rule, severity}];
     }
     for (const auto& [key, n] : count) {
       out->Gauge("alerts_firing", "alerts of a run that fire", {{"run", key.first}, {"severity", key.second}},
                  n);
+    }
+    for (const auto& [key, n] : by_rule) {
+      const auto& [run, rule, severity] = key;
+      out->Gauge("rule_alerts_firing", "alerts of a run that fire, by rule; absent while none does",
+                 {{"run", run}, {"rule", rule}, {"severity", severity}}, n);
     }
   }
 

@@ -65,6 +65,7 @@ TEST_F(ExporterTest, ShowsScalarsStatisticsAndTheWorstHead) {
   EXPECT_EQ(Value("foreshock_entropy_mean_worst_head{run=\"r\",layer=\"1\"}"), "1") << "the narrowest";
   EXPECT_EQ(Value("foreshock_update_sign_mean_1_worst_head{run=\"r\",layer=\"0\"}"), "1") << "either sign";
   EXPECT_EQ(Value("foreshock_alerts_firing{run=\"r\",severity=\"critical\"}"), "0");
+  EXPECT_EQ(exporter_->Scrape().find("foreshock_rule_alerts_firing"), std::string::npos) << "none fires";
   EXPECT_EQ(Value("foreshock_run_frames_total{run=\"r\"}"), "1");
   EXPECT_EQ(Value("foreshock_ingest_frames_total"), "12");
   EXPECT_EQ(Value("foreshock_ingest_streams"), "3");
@@ -95,6 +96,7 @@ TEST_F(ExporterTest, NanIsNanAndMissingIsAbsent) {
   EXPECT_EQ(Value("foreshock_qk_sigma1{run=\"r\",layer=\"0\",stat=\"max\"}"), "absent");
   EXPECT_EQ(Value("foreshock_tied_row_fraction{run=\"r\",layer=\"0\",stat=\"max\"}"), "absent");
   EXPECT_EQ(Value("foreshock_alerts_firing{run=\"r\",severity=\"critical\"}"), "1");
+  EXPECT_EQ(Value("foreshock_rule_alerts_firing{run=\"r\",rule=\"non_finite\",severity=\"critical\"}"), "1");
 }
 
 TEST_F(ExporterTest, PerHeadSeriesOnRequest) {

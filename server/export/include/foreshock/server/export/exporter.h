@@ -8,7 +8,8 @@
 //   foreshock_<signal>_worst_head{run,layer}     the head that stands out: NaN, else the one at the bad end
 //   foreshock_<signal>_head{run,layer,head}      with per_head only: a series a head is more than Prometheus
 //   likes foreshock_step{run}, foreshock_run_info{run,attempt}, foreshock_alerts_firing{run,severity},
-//   foreshock_run_<counter>_total{run}, and the server's own metrics
+//   foreshock_rule_alerts_firing{run,rule,severity} (only what fires), foreshock_run_<counter>_total{run}, and
+//   the server's own metrics
 // Ratios are shown as their quotient; units are those of the catalogue (seconds where it is time).
 #pragma once
 
