@@ -27,10 +27,12 @@ Result<std::unique_ptr<AppendLogReader>> AppendLogReader::Open(FileSystem& fs, c
 // A damaged header is not an error here: position_ stays 0, where no record parses, and Next deals with it.
 Status AppendLogReader::CheckHeader() {
   std::string_view header;
+  uint32_t tag = 0;
   FS_RETURN_IF_ERROR(View(0, kLogHeaderBytes, &header));
-  switch (append_log::CheckFileHeader(header, kind_)) {
+  switch (append_log::CheckFileHeader(header, kind_, &tag)) {
     case append_log::HeaderState::kGood:
       position_ = valid_bytes_ = kLogHeaderBytes;
+      tag_ = tag;
       break;
     case append_log::HeaderState::kDamaged:
       break;
@@ -59,7 +61,9 @@ Status AppendLogReader::Parse(uint64_t offset, LogRecord* record, bool* whole, u
   std::string_view view;
   FS_RETURN_IF_ERROR(View(offset, kLogRecordOverhead, &view));
   append_log::RecordHeader header;
-  if (view.size() < kLogRecordOverhead || !append_log::ParseRecordHeader(view, &header)) return OkStatus();
+  if (view.size() < kLogRecordOverhead) return OkStatus();
+  if (!append_log::ParseRecordHeader(view, offset, &header)) return OkStatus();
+  if (tag_ && header.tag != *tag_) return OkStatus();  // a block of another file
   const uint64_t end = offset + kLogRecordOverhead + header.length;
   if (end > file_bytes_) return OkStatus();
   *next = end;
@@ -67,6 +71,7 @@ Status AppendLogReader::Parse(uint64_t offset, LogRecord* record, bool* whole, u
   if (view.size() < kLogRecordOverhead + header.length) return OkStatus();  // cut off since
   view.remove_prefix(kLogRecordOverhead);
   if (Crc32cExtend(header.seed, view) != header.payload_crc) return OkStatus();
+  tag_ = header.tag;  // where the file's header is damaged, its first whole record tells
   *record = LogRecord{offset, header.type, view};
   *whole = true;
   return OkStatus();

@@ -1,3 +1,5 @@
+#include <random>
+
 #include "append_log_format.h"
 #include "foreshock/base/append_log.h"
 
@@ -6,7 +8,8 @@ namespace {
 
 // Reads the log that is there. *end is where the next record may begin, 0 when not even the header is whole.
 Status Replay(FileSystem& fs, const std::string& path, uint32_t kind,
-              const std::function<void(const LogRecord&)>& visit, LogRecovery* recovery, uint64_t* end) {
+              const std::function<void(const LogRecord&)>& visit, LogRecovery* recovery, uint64_t* end,
+              std::optional<uint32_t>* tag) {
   *end = 0;
   auto opened = AppendLogReader::Open(fs, path, kind);
   if (!opened.ok()) return opened.status().code() == Code::kNotFound ? OkStatus() : opened.status();
@@ -28,6 +31,7 @@ Status Replay(FileSystem& fs, const std::string& path, uint32_t kind,
         [[fallthrough]];
       case AppendLogReader::Outcome::kEnd:
         *end = reader.valid_bytes();
+        *tag = reader.tag();
         recovery->torn_bytes = reader.file_bytes() - *end;
         recovery->corrupt_regions = reader.corrupt_regions();
         recovery->corrupt_bytes = reader.corrupt_bytes();
@@ -38,23 +42,26 @@ Status Replay(FileSystem& fs, const std::string& path, uint32_t kind,
 
 }  // namespace
 
-AppendLogWriter::AppendLogWriter(FileSystem& fs, std::string path, uint32_t kind,
+AppendLogWriter::AppendLogWriter(FileSystem& fs, std::string path, uint32_t kind, uint32_t tag,
                                  std::unique_ptr<AppendFile> file, uint64_t size)
-    : fs_(fs), path_(std::move(path)), kind_(kind), file_(std::move(file)), size_(size) {}
+    : fs_(fs), path_(std::move(path)), kind_(kind), tag_(tag), file_(std::move(file)), size_(size) {}
 
 Result<std::unique_ptr<AppendLogWriter>> AppendLogWriter::Open(
     FileSystem& fs, const std::string& path, uint32_t kind,
-    const std::function<void(const LogRecord&)>& visit, LogRecovery* recovery) {
+    const std::function<void(const LogRecord&)>& visit, LogRecovery* recovery,
+    std::optional<uint32_t> new_tag) {
   *recovery = LogRecovery{};
   uint64_t end = 0;
-  FS_RETURN_IF_ERROR(Replay(fs, path, kind, visit, recovery, &end));
+  std::optional<uint32_t> tag;
+  FS_RETURN_IF_ERROR(Replay(fs, path, kind, visit, recovery, &end, &tag));
+  if (!tag || end == 0) tag = new_tag ? *new_tag : std::random_device{}();
   FS_ASSIGN_OR_RETURN(auto file, fs.OpenAppend(path));
   if (recovery->torn_bytes > 0) {
     FS_RETURN_IF_ERROR(fs.Truncate(path, end));
     // Before anything is appended: a cut that comes back would bury new records behind the old tail.
     FS_RETURN_IF_ERROR(file->Sync());
   }
-  return std::unique_ptr<AppendLogWriter>(new AppendLogWriter(fs, path, kind, std::move(file), end));
+  return std::unique_ptr<AppendLogWriter>(new AppendLogWriter(fs, path, kind, *tag, std::move(file), end));
 }
 
 uint64_t AppendLogWriter::next_offset() const {
@@ -68,8 +75,8 @@ Status AppendLogWriter::Append(uint8_t type, std::string_view payload) {
     return Status(Code::kInvalidArgument, "record: " + std::to_string(payload.size()) + " bytes, at most " +
                                               std::to_string(kMaxLogPayloadBytes));
   }
-  if (size_ == 0 && collected_.empty()) append_log::AppendFileHeader(kind_, &collected_);
-  append_log::AppendRecord(type, payload, &collected_);
+  if (size_ == 0 && collected_.empty()) append_log::AppendFileHeader(kind_, tag_, &collected_);
+  append_log::AppendRecord(type, payload, tag_, size_ + collected_.size(), &collected_);
   return OkStatus();
 }
 

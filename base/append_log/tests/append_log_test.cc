@@ -55,7 +55,8 @@ TEST(AppendLog, ReadsBackWhatWasWritten) {
 // The bytes are on disks for ever. The checksums here come from another implementation, bit by bit.
 TEST(AppendLog, BytesAreAsDocumented) {
   PowerCutFileSystem fs;
-  auto writer = OpenWriter(fs);
+  LogRecovery recovery;
+  auto writer = AppendLogWriter::Open(fs, "log", kKind, nullptr, &recovery, 0xC0FFEE11).value();
   ASSERT_TRUE(writer->Append(7, "ab").ok());
   ASSERT_TRUE(writer->Sync().ok());
   const std::string bytes = ReadWholeFile(fs, "log").value();
@@ -69,11 +70,13 @@ TEST(AppendLog, BytesAreAsDocumented) {
             "46534b4c4f47"  // FSKLOG
             "0100"          // version
             "54455354"      // TEST
-            "d67d8e63"      // crc32c of the header
+            "11eeffc0"      // tag
+            "cda52aa4"      // crc32c of the header
             "02000000"      // length
             "07"            // type
-            "86cd9a"        // low 24 bits of crc32c(02 00 00 00 07)
-            "70090b0c"      // crc32c of the payload continued from it
+            "708efc"        // low 24 bits of crc32c(length, type, tag, offset 20 as u64)
+            "11eeffc0"      // tag
+            "12637573"      // crc32c of the payload continued from it
             "6162");
 }
 
@@ -97,14 +100,14 @@ TEST(AppendLog, EveryCutOfTheTailIsFoundAndCutOff) {
   PowerCutFileSystem whole;
   WriteThree(whole);
   const std::string bytes = ReadWholeFile(whole, "log").value();
-  const size_t ends[] = {16, 16 + 12 + 5, 16 + 12 + 5 + 12, bytes.size()};
+  const size_t ends[] = {20, 20 + 16 + 5, 20 + 16 + 5 + 16, bytes.size()};
   for (size_t cut = 0; cut <= bytes.size(); ++cut) {
     PowerCutFileSystem fs;
     auto file = fs.OpenAppend("log").value();
     ASSERT_TRUE(file->Append(bytes.substr(0, cut)).ok());
     size_t records = 0;
     while (records < 3 && ends[records + 1] <= cut) ++records;
-    const size_t valid = cut < 16 ? 0 : ends[records];
+    const size_t valid = cut < kLogHeaderBytes ? 0 : ends[records];
     LogRecovery recovery;
     auto writer = OpenWriter(fs, &recovery);
     EXPECT_EQ(recovery.records, records) << cut;
@@ -122,7 +125,8 @@ TEST(AppendLog, EveryCutOfTheTailIsFoundAndCutOff) {
 }
 
 TEST(AppendLog, DamageInTheMiddleIsSkippedAndCounted) {
-  for (uint64_t offset : {16, 18, 20, 24, 28, 32}) {  // length, type, check, crc, payload of the first record
+  // Length, type, check, tag, crc, payload of the first record.
+  for (uint64_t offset : {20, 22, 24, 25, 28, 32, 36}) {
     PowerCutFileSystem fs;
     WriteThree(fs);
     ASSERT_TRUE(fs.CorruptByte("log", offset, 0x40).ok());
@@ -130,13 +134,13 @@ TEST(AppendLog, DamageInTheMiddleIsSkippedAndCounted) {
     LogRecord record;
     ASSERT_EQ(reader->Next(&record), Outcome::kCorrupt) << offset;
     EXPECT_EQ(reader->status().code(), Code::kDataLoss);
-    EXPECT_NE(reader->status().message().find("offset 16"), std::string::npos) << reader->status().message();
+    EXPECT_NE(reader->status().message().find("offset 20"), std::string::npos) << reader->status().message();
     ASSERT_EQ(reader->Next(&record), Outcome::kRecord);
     EXPECT_EQ(record.type, 2);
     ASSERT_EQ(reader->Next(&record), Outcome::kRecord);
     EXPECT_EQ(reader->Next(&record), Outcome::kEnd);
     EXPECT_EQ(reader->corrupt_regions(), 1u);
-    EXPECT_EQ(reader->corrupt_bytes(), 17u);
+    EXPECT_EQ(reader->corrupt_bytes(), 21u);
   }
 }
 
@@ -149,6 +153,54 @@ TEST(AppendLog, DamagedFileHeaderStillGivesTheRecords) {
   OpenWriter(fs, &recovery, &seen);
   EXPECT_EQ(seen.size(), 3u);
   EXPECT_EQ(recovery.corrupt_regions, 1u);
+}
+
+// What a file system may show behind a file's end after a power cut: blocks of a file that was deleted.
+TEST(AppendLog, RecordsOfAnotherLogAreNone) {
+  PowerCutFileSystem fs;
+  WriteThree(fs);
+  const std::string old = ReadWholeFile(fs, "log").value();
+  ASSERT_TRUE(fs.Remove("log").ok());
+  auto writer = OpenWriter(fs);
+  ASSERT_TRUE(writer->Append(1, "first").ok());
+  ASSERT_TRUE(writer->Sync().ok());
+  const uint64_t end = writer->size();
+  writer.reset();
+  ASSERT_TRUE(fs.OpenAppend("log").value()->Append(old.substr(end)).ok());  // at their own offsets
+  LogRecovery recovery;
+  std::vector<std::string> seen;
+  OpenWriter(fs, &recovery, &seen);
+  EXPECT_EQ(seen, std::vector<std::string>{"1:first"});
+  EXPECT_EQ(recovery.torn_bytes, old.size() - end);
+  EXPECT_EQ(recovery.corrupt_regions, 0u);
+}
+
+TEST(AppendLog, RecordsOfAnotherPlaceAreNone) {
+  PowerCutFileSystem fs;
+  WriteThree(fs);
+  const std::string bytes = ReadWholeFile(fs, "log").value();
+  ASSERT_TRUE(fs.OpenAppend("log").value()->Append(bytes.substr(kLogHeaderBytes)).ok());
+  LogRecovery recovery;
+  std::vector<std::string> seen;
+  OpenWriter(fs, &recovery, &seen);
+  EXPECT_EQ(seen.size(), 3u);
+  EXPECT_EQ(recovery.torn_bytes, bytes.size() - kLogHeaderBytes);
+}
+
+// Its own tag goes with the header; the first whole record has it too, and others are still turned away.
+TEST(AppendLog, UnderADamagedHeaderTheFirstRecordTellsTheTag) {
+  PowerCutFileSystem fs;
+  WriteThree(fs);
+  const std::string old = ReadWholeFile(fs, "log").value();
+  ASSERT_TRUE(fs.Remove("log").ok());
+  WriteThree(fs);
+  ASSERT_TRUE(fs.Truncate("log", kLogHeaderBytes + kLogRecordOverhead + 5).ok());
+  ASSERT_TRUE(
+      fs.OpenAppend("log").value()->Append(old.substr(kLogHeaderBytes + kLogRecordOverhead + 5)).ok());
+  ASSERT_TRUE(fs.CorruptByte("log", 12, 0x01).ok());
+  std::vector<std::string> seen;
+  OpenWriter(fs, nullptr, &seen);
+  EXPECT_EQ(seen, std::vector<std::string>{"1:first"});
 }
 
 TEST(AppendLog, AReaderFollowsAWriterByLimits) {

@@ -3,18 +3,19 @@
 //
 // Bytes, all integers little-endian (docs/formats/append_log.md has the recovery contract):
 //
-//   file    magic "FSKLOG" 6, version u16 = 1, kind u32, crc32c u32 of those 12 bytes      (16 bytes)
-//   record  length u32, type u8, check u24, crc u32, payload[length]                        (12 bytes +
-//   payload)
+//   file    magic "FSKLOG" 6, version u16 = 1, kind u32, tag u32, crc32c u32 of those 16 bytes  (20 bytes)
+//   record  length u32, type u8, check u24, tag u32, crc u32, payload[length]     (16 bytes + payload)
 //
-// `kind` says whose log it is (four characters), `type` is the owner's. h = crc32c(length, type); check is
-// the low 24 bits of h, so that a damaged payload does not cost the length; crc = crc32c of the payload
-// continued from h.
+// `kind` says whose log it is (four characters), `type` is the owner's, `tag` is the file's own random
+// number. h = crc32c(length, type, tag, offset of the record); check is the low 24 bits of h, so that a
+// damaged payload does not cost the length; crc = crc32c of the payload continued from h. Tag and offset keep
+// a block of another log, or of another place of this one, from passing for a record.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,8 +25,8 @@
 namespace foreshock {
 
 inline constexpr uint32_t kMaxLogPayloadBytes = 64u << 20;
-inline constexpr uint64_t kLogHeaderBytes = 16;
-inline constexpr uint64_t kLogRecordOverhead = 12;
+inline constexpr uint64_t kLogHeaderBytes = 20;
+inline constexpr uint64_t kLogRecordOverhead = 16;
 
 // The kind of a log from its four characters, e.g. LogKind("SPOL").
 constexpr uint32_t LogKind(const char (&text)[5]) {
@@ -77,6 +78,8 @@ class AppendLogReader {
   uint64_t file_bytes() const { return file_bytes_; }
   uint64_t corrupt_regions() const { return corrupt_regions_; }
   uint64_t corrupt_bytes() const { return corrupt_bytes_; }
+  // The file's; nothing before a whole header or record was seen.
+  std::optional<uint32_t> tag() const { return tag_; }
 
  private:
   AppendLogReader(std::unique_ptr<ReadFile> file, std::string path, uint64_t bytes, uint32_t kind);
@@ -94,6 +97,7 @@ class AppendLogReader {
   const std::string path_;
   uint64_t file_bytes_;
   const uint32_t kind_;
+  std::optional<uint32_t> tag_;
   std::string window_;
   uint64_t window_offset_ = 0;
   uint64_t position_ = 0;
@@ -119,10 +123,12 @@ struct LogRecovery {
 class AppendLogWriter {
  public:
   // Opens or creates a log. Calls visit (may be empty) for every whole record that is there, in order, then
-  // cuts a torn tail off. Corrupt stretches in the middle are skipped, counted and left alone.
+  // cuts a torn tail off. Corrupt stretches in the middle are skipped, counted and left alone. `new_tag`: of
+  // a log that is begun; nothing: drawn by chance (tests pin it).
   static Result<std::unique_ptr<AppendLogWriter>> Open(FileSystem& fs, const std::string& path, uint32_t kind,
                                                        const std::function<void(const LogRecord&)>& visit,
-                                                       LogRecovery* recovery);
+                                                       LogRecovery* recovery,
+                                                       std::optional<uint32_t> new_tag = std::nullopt);
 
   // Collects one record in memory. kInvalidArgument when the payload is longer than kMaxLogPayloadBytes; the
   // status that broke the log when it is broken.
@@ -144,12 +150,13 @@ class AppendLogWriter {
   uint64_t next_offset() const;
 
  private:
-  AppendLogWriter(FileSystem& fs, std::string path, uint32_t kind, std::unique_ptr<AppendFile> file,
-                  uint64_t size);
+  AppendLogWriter(FileSystem& fs, std::string path, uint32_t kind, uint32_t tag,
+                  std::unique_ptr<AppendFile> file, uint64_t size);
 
   FileSystem& fs_;
   const std::string path_;
   const uint32_t kind_;
+  const uint32_t tag_;
   const std::unique_ptr<AppendFile> file_;
   std::string collected_;
   uint64_t size_;
