@@ -146,6 +146,8 @@ template <typename Number>
 Writer& Writer::Real(Number value) {
   if (std::isnan(value)) return Raw("\"NaN\"");
   if (std::isinf(value)) return Raw(value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+  // "-0" is valid JSON, and the integer 0 to Python's reader and to nlohmann's: its sign would be lost.
+  if (value == 0 && std::signbit(value)) return Raw("-0.0");
   Comma();
   AppendNumber(value, &out_);
   return *this;

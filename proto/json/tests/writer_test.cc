@@ -49,7 +49,18 @@ TEST(Writer, EveryFloatReadsBackBitForBit) {
     ASSERT_EQ(std::bit_cast<uint32_t>(static_cast<float>(read)), bits) << Of(value);
   }
   EXPECT_EQ(Of(0.1f), "0.1");
-  EXPECT_EQ(Of(-0.0f), "-0");
+  EXPECT_EQ(Of(0.0f), "0");
+}
+
+// "-0" would come back as 0 from readers that know integers.
+TEST(Writer, MinusZeroKeepsItsSign) {
+  EXPECT_EQ(Of(-0.0f), "-0.0");
+  Writer out;
+  out.BeginArray().Float(-0.0f).Double(-0.0).EndArray();
+  for (const auto& value : nlohmann::json::parse(out.text())) {
+    EXPECT_EQ(value.get<double>(), 0);
+    EXPECT_TRUE(std::signbit(value.get<double>())) << out.text();
+  }
 }
 
 TEST(Writer, AnyBytesGiveTextThatAParserTakes) {

@@ -5,6 +5,7 @@
 //   NaN, +Inf, -Inf        the strings "NaN", "Infinity", "-Infinity"
 //   float                  the shortest digits that read back to the same float32, bit for bit
 //   double                 likewise for float64
+//   -0.0                   "-0.0", because readers take "-0" for the integer 0
 //   text                   UTF-8; bytes that are not UTF-8 become U+FFFD
 #pragma once
 
