@@ -64,10 +64,18 @@ std::vector<T> Scatter(std::vector<T> packed, const Series& series, size_t per_h
   return out;
 }
 
+Status Invalid(const Series& series, const std::string& what) {
+  return Status(Code::kInvalidArgument, "series of signal " + std::to_string(series.signal) + ": " + what);
+}
+
 Status SizeError(const Series& series, const char* what, size_t got, size_t expected) {
-  return Status(Code::kInvalidArgument, "series of signal " + std::to_string(series.signal) + ": " + what +
-                                            ": " + std::to_string(got) + " entries, expected " +
-                                            std::to_string(expected));
+  return Invalid(series, std::string(what) + ": " + std::to_string(got) + " entries, expected " +
+                             std::to_string(expected));
+}
+
+Status LimitError(const Series& series, const char* what, size_t got, size_t limit) {
+  return Invalid(series,
+                 std::string(what) + ": " + std::to_string(got) + ", at most " + std::to_string(limit));
 }
 
 // A packed field may come in pieces.
@@ -90,7 +98,7 @@ Result<RawHeads> ReadFields(protozero::pbf_reader& reader, Series* series, std::
     switch (reader.tag_and_type()) {
       case Varint(kSignal): {
         const uint32_t signal = reader.get_uint32();
-        if (signal > UINT16_MAX) return SizeError(*series, "signal number", signal, UINT16_MAX);
+        if (signal > UINT16_MAX) return LimitError(*series, "signal", signal, UINT16_MAX);
         series->signal = static_cast<uint16_t>(signal);
         break;
       }
@@ -142,16 +150,55 @@ Result<RawHeads> ReadFields(protozero::pbf_reader& reader, Series* series, std::
 
 // Head indices are below kMaxHeads and each stands once.
 Status CheckHeads(const Series& series, const RawHeads& raw) {
-  if (raw.count > 0 && raw.first > kMaxHeads - raw.count)
-    return SizeError(series, "first_head", raw.first, kMaxHeads);
+  if (!series.heads.empty() && (raw.count > 0 || raw.first > 0)) {
+    return Invalid(series, "head_count: " + std::to_string(raw.count) + ", must be 0 beside a list of heads");
+  }
+  if (raw.count > kMaxHeads) return LimitError(series, "head_count", raw.count, kMaxHeads);
+  if (raw.count > 0 && raw.first > kMaxHeads - raw.count) {
+    return LimitError(series, "first_head + head_count", size_t{raw.first} + raw.count, kMaxHeads);
+  }
   std::vector<uint32_t> sorted = series.heads;
   std::sort(sorted.begin(), sorted.end());
-  if (!sorted.empty() && sorted.back() >= kMaxHeads)
-    return SizeError(series, "heads", sorted.back(), kMaxHeads);
+  if (!sorted.empty() && sorted.back() >= kMaxHeads) {
+    return LimitError(series, "heads", sorted.back(), kMaxHeads - 1);
+  }
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice == sorted.end()) return OkStatus();
-  return Status(Code::kInvalidArgument, "series of signal " + std::to_string(series.signal) +
-                                            ": heads: " + std::to_string(*twice) + " stands there twice");
+  return Invalid(series, "heads: " + std::to_string(*twice) + " stands there twice");
+}
+
+// Counts and sums of squares are never negative. A NaN or Inf in a sum is what the trainer's numbers gave.
+Status CheckWeights(const Series& series) {
+  for (const float weight : series.weights) {
+    if (weight < 0) return Invalid(series, "weights: " + std::to_string(weight) + ", at least 0");
+  }
+  for (size_t i = 0; i + kMomentsPerHead <= series.moments.size(); i += kMomentsPerHead) {
+    const float rows = series.moments[i];
+    if (!(rows >= 0)) return Invalid(series, "moments: " + std::to_string(rows) + " rows, at least 0");
+    for (const float squares : {series.moments[i + 1], series.moments[i + 3]}) {
+      if (squares < 0) {
+        return Invalid(series, "moments: a sum of squares of " + std::to_string(squares) + ", at least 0");
+      }
+    }
+  }
+  return OkStatus();
+}
+
+// Several values a head are partial values of single steps, oldest first.
+Status CheckSteps(const Series& series) {
+  const bool partial = (series.flags & kPartial) != 0;
+  if (!partial && series.values_per_head > 1) {
+    return Invalid(series, "values_per_head: " + std::to_string(series.values_per_head) +
+                               ", at most 1 without the flag of partial values");
+  }
+  if (!partial && !series.step_offsets.empty()) {
+    return Invalid(series, "step_offsets: only with the flag of partial values");
+  }
+  const auto late = std::adjacent_find(series.step_offsets.begin(), series.step_offsets.end(),
+                                       [](uint32_t older, uint32_t newer) { return older <= newer; });
+  if (late == series.step_offsets.end()) return OkStatus();
+  return Invalid(series, "step_offsets: " + std::to_string(*(late + 1)) + " after " + std::to_string(*late) +
+                             ", must fall from the oldest step to the newest");
 }
 
 Status ReadBits(const Series& series, const char* what, const std::string& packed,
@@ -194,15 +241,16 @@ Result<Series> ReadSeries(protozero::pbf_reader reader, size_t* room) {
   Series series;
   std::string presence, rotated;
   FS_ASSIGN_OR_RETURN(const RawHeads raw, ReadFields(reader, &series, &presence, &rotated));
-  if (raw.count > kMaxHeads) return SizeError(series, "head_count", raw.count, kMaxHeads);
-  if (series.heads.size() > kMaxHeads) return SizeError(series, "heads", series.heads.size(), kMaxHeads);
+  if (series.signal == 0) return Invalid(series, "signal: 0, numbers begin at 1");
   if (series.values_per_head > kMaxValuesPerHead) {
-    return SizeError(series, "values_per_head", series.values_per_head, kMaxValuesPerHead);
+    return LimitError(series, "values_per_head", series.values_per_head, kMaxValuesPerHead);
   }
   FS_RETURN_IF_ERROR(CheckHeads(series, raw));
+  FS_RETURN_IF_ERROR(CheckSteps(series));
+  FS_RETURN_IF_ERROR(CheckWeights(series));
   const size_t heads = std::max<size_t>({series.heads.size(), raw.count, 1});
   const size_t floats = 64 + heads * (series.values_per_head + 8);
-  if (floats > *room) return SizeError(series, "heads of the frame, missing ones included", floats, *room);
+  if (floats > *room) return LimitError(series, "floats of the frame, missing heads included", floats, *room);
   *room -= floats;
   if (series.heads.empty()) {
     for (uint32_t i = 0; i < raw.count; ++i) series.heads.push_back(raw.first + i);

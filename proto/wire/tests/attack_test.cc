@@ -29,9 +29,10 @@ TEST(Attack, SmallMessageDoesNotUnfoldWithoutLimit) {
   w.add_uint32(4, kMaxHeads);
   w.add_bytes(6, std::string(kMaxHeads / 8, '\0'));
   w.add_uint32(10, kMaxValuesPerHead);
+  w.add_uint32(12, kPartial);
   const auto frame = DecodeFrame(FrameOf(series));
   ASSERT_FALSE(frame.ok());
-  EXPECT_NE(frame.status().message().find("missing ones included"), std::string::npos)
+  EXPECT_NE(frame.status().message().find("missing heads included"), std::string::npos)
       << frame.status().message();
 }
 
@@ -54,6 +55,7 @@ TEST(Attack, LargestHonestStepsFit) {
     s.signal = kUpdateProjection1;
     s.layer = layer;
     s.values_per_head = 100;
+    s.flags = kPartial;
     for (uint32_t h = 0; h < 128; ++h) s.heads.push_back(h);
     s.values.assign(128 * 100, 1.0f);
     frame.series.push_back(std::move(s));
@@ -71,6 +73,74 @@ TEST(Attack, HeadIndicesDoNotWrapAround) {
   const float values[] = {1, 2};
   w.add_packed_float(7, values, values + 2);
   EXPECT_EQ(DecodeFrame(FrameOf(series)).status().code(), Code::kInvalidArgument);
+}
+
+// A good series of two heads, changed by `change`; the refusal's message, empty when it is taken.
+template <typename Change>
+std::string Refusal(Change change) {
+  Series s;
+  s.signal = kUpdateProjection1;
+  s.layer = 0;
+  s.heads = {0, 1};
+  s.values = {1, 2};
+  s.weights = {3, 4};
+  change(s);
+  Frame frame;
+  frame.series = {s};
+  return DecodeFrame(Encode(frame)).status().message();
+}
+
+TEST(Attack, RefusalsNameFieldValueAndLimit) {
+  const std::string where = "series of signal 41: ";
+  EXPECT_EQ(Refusal([](Series&) {}), "");
+  EXPECT_EQ(Refusal([](Series& s) {
+              s.heads = {65535, 65536};
+            }),
+            where + "first_head + head_count: 65537, at most 65536");
+  EXPECT_EQ(Refusal([](Series& s) { s.heads = {70000, 1}; }), where + "heads: 70000, at most 65535");
+  EXPECT_EQ(Refusal([](Series& s) { s.signal = 0; }), "series of signal 0: signal: 0, numbers begin at 1");
+  EXPECT_EQ(Refusal([](Series& s) { s.weights = {3, -1}; }), where + "weights: -1.000000, at least 0");
+  EXPECT_EQ(Refusal([](Series& s) { s.moments = {1, 1, -1, 1, NAN, 1, 1, 1}; }),
+            where + "moments: nan rows, at least 0");
+  EXPECT_EQ(Refusal([](Series& s) { s.moments = {1, 1, -1, 1, 1, 1, 1, -2}; }),
+            where + "moments: a sum of squares of -2.000000, at least 0");
+  EXPECT_EQ(Refusal([](Series& s) {
+              s.values_per_head = 2, s.values = {1, 2, 3, 4};
+            }),
+            where + "values_per_head: 2, at most 1 without the flag of partial values");
+  EXPECT_EQ(Refusal([](Series& s) { s.step_offsets = {0}; }),
+            where + "step_offsets: only with the flag of partial values");
+  const auto partial = [](Series& s, std::vector<uint32_t> offsets) {
+    s.flags = kPartial;
+    s.values_per_head = 2;
+    s.values = {1, 2, 3, 4};
+    s.step_offsets = std::move(offsets);
+  };
+  EXPECT_EQ(Refusal([&](Series& s) { partial(s, {4, 1}); }), "");
+  EXPECT_EQ(Refusal([&](Series& s) {
+              partial(s, {1, 1});
+            }),
+            where + "step_offsets: 1 after 1, must fall from the oldest step to the newest");
+}
+
+// What the trainer's numbers gave is no fault of the sender.
+TEST(Attack, NotFiniteWeightsAndMomentsAreValues) {
+  EXPECT_EQ(Refusal([](Series& s) { s.weights = {NAN, INFINITY}; }), "");
+  EXPECT_EQ(Refusal([](Series& s) { s.moments = {1, NAN, -INFINITY, INFINITY, 0, 0, 0, -0.0f}; }), "");
+}
+
+TEST(Attack, ListAndRangeOfHeadsExcludeEachOther) {
+  std::string series;
+  protozero::pbf_writer w(series);
+  w.add_uint32(1, kLogitMax);
+  w.add_uint32(2, 0);
+  w.add_uint32(4, 2);
+  const uint32_t heads[] = {5, 7};
+  w.add_packed_uint32(5, heads, heads + 2);
+  const float values[] = {1, 2};
+  w.add_packed_float(7, values, values + 2);
+  EXPECT_EQ(DecodeFrame(FrameOf(series)).status().message(),
+            "series of signal 96: head_count: 2, must be 0 beside a list of heads");
 }
 
 TEST(Attack, AHeadStandsOnce) {
@@ -200,6 +270,44 @@ TEST(Attack, HellosThatNoServerTakes) {
   EXPECT_EQ(code([](Hello& h) { h.rank = 1; }), Code::kInvalidArgument);
   EXPECT_EQ(code([](Hello& h) { h.attempt = "/x"; }), Code::kInvalidArgument);
   EXPECT_EQ(code([](Hello& h) { h.model.layers.resize(2); }), Code::kInvalidArgument);
+}
+
+TEST(Attack, HelloTextsAndListsAreBounded) {
+  const auto refusal = [](auto change) {
+    Hello hello = GoodHello();
+    hello.model.layers.resize(1);
+    hello.labels = {{"team", "a"}};
+    change(hello);
+    return CheckHello(hello).message();
+  };
+  EXPECT_EQ(refusal([](Hello&) {}), "");
+  EXPECT_EQ(refusal([](Hello& h) { h.labels[""] = "x"; }), "labels: empty");
+  EXPECT_EQ(refusal([](Hello& h) { h.labels["team"] = std::string(513, 'x'); }),
+            "labels[team]: 513 bytes, at most 512");
+  EXPECT_EQ(refusal([](Hello& h) {
+              for (int i = 0; i < 64; ++i) h.labels[std::to_string(i)];
+            }),
+            "labels: 65, at most 64");
+  EXPECT_EQ(refusal([](Hello& h) { h.allowed_actions.resize(65); }), "allowed_actions: 65, at most 64");
+  EXPECT_EQ(refusal([](Hello& h) { h.framework = std::string(4097, 'x'); }),
+            "framework: 4097 bytes, at most 4096");
+  EXPECT_EQ(refusal([](Hello& h) {
+              h.unmonitored = {{"a", std::string(5000, 'x')}};
+            }),
+            "unmonitored: 5000 bytes, at most 4096");
+  EXPECT_EQ(refusal([](Hello& h) { h.model.layers[0].scale = NAN; }),
+            "model.layers[0].scale: nan, must be finite");
+  EXPECT_EQ(refusal([](Hello& h) { h.model.layers[0].softcap = -1; }),
+            "model.layers[0].softcap: -1.000000, must be finite and at least 0");
+}
+
+// Numbers that no sender reaches by counting, where sums and differences would wrap around.
+TEST(Attack, SequenceNumbersHaveALimit) {
+  EXPECT_EQ(CheckSeq(0).message(), "seq: 0, counts from 1");
+  EXPECT_TRUE(CheckSeq(1).ok());
+  EXPECT_TRUE(CheckSeq(kMaxSeq).ok());
+  EXPECT_EQ(CheckSeq(kMaxSeq + 1).message(), "seq: 9223372036854775808, at most 9223372036854775807");
+  EXPECT_FALSE(CheckSeq(UINT64_MAX).ok());
 }
 
 // --- Newer senders

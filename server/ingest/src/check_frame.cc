@@ -1,7 +1,10 @@
 #include "check_frame.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "foreshock/base/catalogue.h"
 
@@ -14,6 +17,40 @@ std::string Name(const wire::Series& series) {
 }
 
 Status Invalid(const std::string& message) { return Status(Code::kInvalidArgument, message); }
+
+// Denominators may hold what the trainer's numbers gave; rows, n and tokens are counts.
+Status CheckWeights(const wire::Series& series, const SignalInfo& info) {
+  if (info.merge == SignalMerge::kRatio) return OkStatus();
+  const auto bad = std::find_if(series.weights.begin(), series.weights.end(),
+                                [](float weight) { return !std::isfinite(weight); });
+  if (bad == series.weights.end()) return OkStatus();
+  return Invalid("series " + Name(series) + ": weights " + std::to_string(*bad) + ", must be finite counts");
+}
+
+// Only sums over single steps can be put together from shards, and only along known directions.
+Status CheckPartial(const wire::Series& series, const SignalInfo& info) {
+  if ((series.flags & wire::kPartial) == 0) return OkStatus();
+  if (info.merge != SignalMerge::kSum || info.scope == SignalScope::kScalar) {
+    return Invalid("series " + Name(series) + ": flags say partial, only update projections can be");
+  }
+  if (!series.direction_hash.empty()) return OkStatus();
+  return Invalid("series " + Name(series) + ": direction_hash missing, partial values need one a head");
+}
+
+using RowKey = std::pair<std::optional<uint32_t>, uint16_t>;  // layer, signal
+
+Status CheckRowsStandOnce(const wire::Frame& frame) {
+  std::vector<RowKey> rows;
+  rows.reserve(frame.series.size());
+  for (const wire::Series& series : frame.series) rows.emplace_back(series.layer, series.signal);
+  std::sort(rows.begin(), rows.end());
+  const auto twice = std::adjacent_find(rows.begin(), rows.end());
+  if (twice == rows.end()) return OkStatus();
+  wire::Series series;
+  series.signal = twice->second;
+  const std::string of_layer = twice->first ? " of layer " + std::to_string(*twice->first) : std::string();
+  return Invalid("series " + Name(series) + of_layer + ": stands there twice, must stand once a frame");
+}
 
 }  // namespace
 
@@ -28,12 +65,19 @@ Status ModelShape::Check(const wire::Frame& frame) const {
     return Invalid("part: " + std::to_string(frame.part) + ", must be less than parts, " +
                    std::to_string(frame.parts));
   }
+  // Parts have rising numbers without a hole, the first one's at least 1.
+  if (frame.part > 0 && frame.part >= frame.seq) {
+    return Invalid("part: " + std::to_string(frame.part) + ", must be less than seq, " +
+                   std::to_string(frame.seq));
+  }
   for (const wire::Series& series : frame.series) FS_RETURN_IF_ERROR(CheckSeries(series));
-  return OkStatus();
+  return CheckRowsStandOnce(frame);
 }
 
 Status ModelShape::CheckSeries(const wire::Series& series) const {
   const SignalInfo* info = FindSignal(series.signal);
+  if (info != nullptr) FS_RETURN_IF_ERROR(CheckWeights(series, *info));
+  if (info != nullptr) FS_RETURN_IF_ERROR(CheckPartial(series, *info));
   const bool scalar = info != nullptr ? info->scope == SignalScope::kScalar : !series.layer.has_value();
   if (scalar) {
     if (!series.layer && series.heads.empty()) return OkStatus();

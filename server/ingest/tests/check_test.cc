@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "check_frame.h"
 #include "foreshock/base/catalogue.h"
 #include "foreshock/wire/check.h"
@@ -93,6 +95,39 @@ TEST(ModelShape, KnowsLayersAndHeads) {
   frame.part = 3;
   frame.parts = 3;
   EXPECT_EQ(shape.Check(frame).message(), "part: 3, must be less than parts, 3");
+}
+
+TEST(ModelShape, RowsWeightsAndPartialValues) {
+  const ModelShape shape(GoodHello().model);
+  wire::Frame frame = FrameWith(kLogitMax, 1, {0});
+  frame.series.push_back(frame.series[0]);
+  EXPECT_EQ(shape.Check(frame).message(),
+            "series logit_max of layer 1: stands there twice, must stand once a frame");
+  frame.series[1].layer = 0;
+  EXPECT_TRUE(shape.Check(frame).ok());
+
+  frame = FrameWith(kLogitMax, 1, {0});
+  frame.series[0].weights = {std::nanf("")};
+  EXPECT_EQ(shape.Check(frame).message(), "series logit_max: weights nan, must be finite counts");
+  frame = FrameWith(kDeltaOutputBias, 1, {0});
+  frame.series[0].weights = {std::nanf("")};  // sum |delta| of a head whose gradients are NaN
+  EXPECT_TRUE(shape.Check(frame).ok());
+
+  frame = FrameWith(kLogitMax, 1, {0});
+  frame.series[0].flags = wire::kPartial;
+  EXPECT_EQ(shape.Check(frame).message(),
+            "series logit_max: flags say partial, only update projections can be");
+  frame = FrameWith(kUpdateProjection1, 1, {0});
+  frame.series[0].flags = wire::kPartial;
+  EXPECT_EQ(shape.Check(frame).message(),
+            "series update_projection_1: direction_hash missing, partial values need one a head");
+  frame.series[0].direction_hash = {7};
+  EXPECT_TRUE(shape.Check(frame).ok());
+
+  frame.part = 2;
+  frame.parts = 3;
+  frame.seq = 2;
+  EXPECT_EQ(shape.Check(frame).message(), "part: 2, must be less than seq, 2");
 }
 
 TEST(StepGuard, OneWildStepDoesNotBlockWhatFollows) {
