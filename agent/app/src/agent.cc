@@ -1,6 +1,9 @@
 #include "foreshock/agent/agent.h"
 
+#include <algorithm>
+
 #include "foreshock/base/logging.h"
+#include "foreshock/base/socket_folder.h"
 
 namespace foreshock::agent {
 namespace {
@@ -29,7 +32,7 @@ Status Agent::Start() {
 }
 
 Status Agent::StartParts() {
-  FS_RETURN_IF_ERROR(CreateDirs(fs_, ParentPath(options_.socket_path)));
+  FS_RETURN_IF_ERROR(MakeSocketFolder(ParentPath(options_.socket_path)));
   FS_ASSIGN_OR_RETURN(lock_, fs_.Lock(options_.socket_path + ".lock"));
   // One that a killed agent left says "running": whoever waits for this one must not see it.
   const Status removed = fs_.Remove(options_.status_path);
@@ -93,6 +96,12 @@ AgentStats Agent::Stats() const {
     stats.health = "the spool refuses records: at its limit, or the disk is full or failing";
   } else if (!forward_problem_.empty()) {
     stats.health = forward_problem_;
+  } else if (!stats.forwarder.refused.empty()) {
+    const RefusedSource& first = stats.forwarder.refused.front();
+    stats.health = "the server refuses run '" + first.key.run + "': " + first.reason;
+    if (stats.forwarder.refused.size() > 1) {
+      stats.health += " (and " + std::to_string(stats.forwarder.refused.size() - 1) + " more)";
+    }
   } else if (stats.spool.pending > 0 && !stats.forwarder.connected) {
     stats.health = "server away: " + stats.forwarder.last_error;
   } else {
@@ -103,7 +112,14 @@ AgentStats Agent::Stats() const {
 
 bool Agent::Idle() const {
   const AgentStats stats = Stats();
-  return stats.receiver.connections == 0 && (forwarder_ == nullptr || stats.spool.pending == 0);
+  if (stats.receiver.connections > 0) return false;
+  if (forwarder_ == nullptr || stats.spool.pending == 0) return true;
+  const std::vector<SourceInfo> sources = spool_->Sources();
+  return std::all_of(sources.begin(), sources.end(), [&](const SourceInfo& source) {
+    const auto& refused = stats.forwarder.refused;
+    return std::any_of(refused.begin(), refused.end(),
+                       [&](const RefusedSource& r) { return r.key == source.key; });
+  });
 }
 
 Status Agent::WriteStatus() const { return WriteStatus("running"); }

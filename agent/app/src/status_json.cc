@@ -38,6 +38,21 @@ Json ReceiveJson(const ReceiverStats& r) {
           {"replies", r.replies}};
 }
 
+Json RefusedJson(const std::vector<RefusedSource>& refused) {
+  Json list = Json::array();
+  for (const RefusedSource& source : refused) {
+    list.push_back({{"run", source.key.run},
+                    {"attempt", source.key.attempt},
+                    {"rank", source.key.rank},
+                    {"incarnation", std::to_string(source.key.incarnation)},
+                    {"reason", source.reason},
+                    {"final", source.final},
+                    {"times", source.times},
+                    {"since_unix_ns", source.since_unix_ns}});
+  }
+  return list;
+}
+
 Json ForwardJson(const ForwarderStats& f, const std::string& server) {
   return {{"server", server},
           {"connected", f.connected},
@@ -48,6 +63,8 @@ Json ForwardJson(const ForwarderStats& f, const std::string& server) {
           {"acknowledged", f.acknowledged},
           {"errors", f.errors},
           {"undeliverable", f.undeliverable},
+          {"refusals", f.refusals},
+          {"refused", RefusedJson(f.refused)},
           {"last_error", f.last_error}};
 }
 

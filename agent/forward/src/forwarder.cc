@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "foreshock/agent/forward.h"
@@ -10,6 +11,20 @@ namespace foreshock::agent {
 namespace {
 
 constexpr std::chrono::seconds kLookAgain{1};
+
+// Numbers of gRPC status codes, which IngestError carries.
+uint32_t GrpcCode(Code code) {
+  switch (code) {
+    case Code::kInvalidArgument:
+      return 3;
+    case Code::kPermissionDenied:
+      return 7;
+    case Code::kResourceExhausted:
+      return 8;
+    default:
+      return 9;  // failed precondition
+  }
+}
 
 }  // namespace
 
@@ -21,7 +36,17 @@ struct Forwarder::Impl {
         state(opts.address, *opts.clock),
         random(opts.seed != 0 ? opts.seed : std::random_device{}()) {}
 
+  // A Hello that the server refused: when it may be tried again, 0: never.
+  struct Refusal {
+    std::string hello;
+    int64_t retry_ns = 0;
+  };
+
   void Manage();
+  void EndFinished();
+  void TellTrainer(const SourceKey& key, const Status& reason);
+  void ForgetGone(const std::vector<SourceInfo>& sources);
+  bool MayTry(const SourceInfo& source);
   void StartMissing();
 
   Spool& spool;
@@ -30,7 +55,9 @@ struct Forwarder::Impl {
   ServerState state;
   std::mt19937_64 random;
   std::shared_ptr<rpc::Channel> channel;
-  std::map<SourceKey, std::unique_ptr<SourceStream>> streams;  // the manager thread's alone
+  // The manager thread's alone.
+  std::map<SourceKey, std::unique_ptr<SourceStream>> streams;
+  std::map<SourceKey, Refusal> refusals;
   std::atomic<bool> stopping{false};
   std::thread manager;
 };
@@ -72,15 +99,64 @@ void Forwarder::Impl::Manage() {
   streams.clear();
 }
 
+void Forwarder::Impl::EndFinished() {
+  for (auto it = streams.begin(); it != streams.end();) {
+    const SourceStream& stream = *it->second;
+    if (!stream.finished()) {
+      ++it;
+      continue;
+    }
+    if (stream.refused()) {
+      const bool final = stream.reason().code() == Code::kInvalidArgument;
+      const int64_t retry_ns = options.clock->MonotonicNanos() + options.refused_retry_ms * 1'000'000;
+      refusals[it->first] = {stream.hello(), final ? 0 : retry_ns};
+      if (state.Refused(it->first, stream.reason())) TellTrainer(it->first, stream.reason());
+    }
+    it = streams.erase(it);
+  }
+}
+
+void Forwarder::Impl::TellTrainer(const SourceKey& key, const Status& reason) {
+  wire::Reply reply;
+  wire::IngestError error;
+  error.code = GrpcCode(reason.code());
+  error.message = "server " + options.address + " refuses run '" + key.run + "': " + reason.message();
+  error.final = reason.code() == Code::kInvalidArgument;
+  reply.error = std::move(error);
+  downlink(key, reply);
+}
+
+void Forwarder::Impl::ForgetGone(const std::vector<SourceInfo>& sources) {
+  std::set<SourceKey> there;
+  for (const SourceInfo& source : sources) there.insert(source.key);
+  std::erase_if(refusals, [&](const auto& entry) {
+    if (there.contains(entry.first)) return false;
+    state.Forget(entry.first);
+    return true;
+  });
+}
+
+bool Forwarder::Impl::MayTry(const SourceInfo& source) {
+  const auto refusal = refusals.find(source.key);
+  if (refusal == refusals.end()) return true;
+  const bool changed = refusal->second.hello != source.hello;
+  const int64_t retry_ns = refusal->second.retry_ns;
+  const bool due = retry_ns != 0 && options.clock->MonotonicNanos() >= retry_ns;
+  if (!changed && !due) return false;
+  refusals.erase(refusal);
+  return true;
+}
+
 // Every source with a trainer gets a stream; of the others, which only have a backlog, a few at a time.
 void Forwarder::Impl::StartMissing() {
-  std::erase_if(streams, [](const auto& entry) { return entry.second->finished(); });
+  EndFinished();
   const std::vector<SourceInfo> sources = spool.Sources();
+  ForgetGone(sources);
   size_t backlog = 0;
   for (const SourceInfo& source : sources)
     backlog += !source.attached && streams.contains(source.key) ? 1 : 0;
   for (const SourceInfo& source : sources) {
-    if (streams.contains(source.key)) continue;
+    if (streams.contains(source.key) || !MayTry(source)) continue;
     if (!source.attached && ++backlog > options.max_backlog_streams) continue;
     streams[source.key] =
         std::make_unique<SourceStream>(spool, channel, options, source.key, state, downlink, random());

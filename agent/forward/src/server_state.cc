@@ -9,8 +9,9 @@ constexpr int64_t kRemindNs = 600'000'000'000;
 
 }  // namespace
 
-void ServerState::StreamOpened() {
+void ServerState::StreamOpened(const SourceKey& key) {
   std::lock_guard lock(mutex_);
+  refused_.erase(key);
   ++stats_.opened;
   ++stats_.streams;
   if (away_) {
@@ -47,6 +48,29 @@ void ServerState::Failed(const SourceKey& key, const Status& status) {
              {{"address", address_}, {"source", key.ToString()}, {"error", status}});
 }
 
+bool ServerState::Refused(const SourceKey& key, const Status& reason) {
+  std::lock_guard lock(mutex_);
+  ++stats_.refusals;
+  RefusedSource& source = refused_[key];
+  ++source.times;
+  if (source.reason == reason.message()) return false;
+  source.key = key;
+  source.reason = reason.message();
+  source.final = reason.code() == Code::kInvalidArgument;
+  source.since_unix_ns = clock_.WallNanos();
+  LogWarning(kComponent,
+             source.final
+                 ? "the server refuses this Hello, not trying it again; its records stay in the spool"
+                 : "the server refuses this source, trying again later; its records stay in the spool",
+             {{"address", address_}, {"source", key.ToString()}, {"reason", reason.message()}});
+  return true;
+}
+
+void ServerState::Forget(const SourceKey& key) {
+  std::lock_guard lock(mutex_);
+  refused_.erase(key);
+}
+
 void ServerState::ErrorReply(const SourceKey& key, const wire::IngestError& error, bool log) {
   std::lock_guard lock(mutex_);
   ++stats_.errors;
@@ -64,6 +88,7 @@ ForwarderStats ServerState::Stats() const {
   stats.sent = sent_.load();
   stats.acknowledged = acknowledged_.load();
   stats.undeliverable = undeliverable_.load();
+  for (const auto& [key, source] : refused_) stats.refused.push_back(source);
   return stats;
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -18,12 +19,16 @@ class ServerState {
  public:
   ServerState(std::string address, Clock& clock) : address_(std::move(address)), clock_(clock) {}
 
-  // A stream is open and greeted; it is over.
-  void StreamOpened();
+  // A stream of a source is open and greeted; it is over.
+  void StreamOpened(const SourceKey& key);
   void StreamClosed();
   // A stream could not be opened or broke. Logged when it is the first since all was well, then every ten
   // minutes.
   void Failed(const SourceKey& key, const Status& status);
+  // The server refused a source's Hello. Logged, and true, when the reason is new.
+  bool Refused(const SourceKey& key, const Status& reason);
+  // The source is not refused any more, or is gone.
+  void Forget(const SourceKey& key);
   // The server answered a record with an error. The first of each source's stream is logged.
   void ErrorReply(const SourceKey& key, const wire::IngestError& error, bool log);
 
@@ -44,6 +49,7 @@ class ServerState {
   bool away_ = false;
   int64_t away_since_ns_ = 0;
   int64_t logged_ns_ = 0;
+  std::map<SourceKey, RefusedSource> refused_;
 };
 
 }  // namespace foreshock::agent

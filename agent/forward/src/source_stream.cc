@@ -14,6 +14,22 @@ constexpr std::chrono::seconds kGoodbyeWait{2};
 // A stream that lived this long was a success, even if it had nothing to send.
 constexpr int64_t kLongLifeNs = 5'000'000'000;
 
+// An answer to a Hello that stays the same when it is asked again soon.
+bool IsRefusal(Code code) {
+  switch (code) {
+    case Code::kInvalidArgument:
+    case Code::kPermissionDenied:
+    case Code::kResourceExhausted:
+    case Code::kFailedPrecondition:
+    case Code::kAlreadyExists:
+    case Code::kOutOfRange:
+    case Code::kUnimplemented:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 SourceStream::SourceStream(Spool& spool, std::shared_ptr<rpc::Channel> channel,
@@ -76,7 +92,7 @@ SourceStream::End SourceStream::RunOnce() {
   End end = End::kBroken;
   Status status = Greet(stream, source->hello);
   if (status.ok()) {
-    state_.StreamOpened();
+    state_.StreamOpened(key_);
     end = SendRecords(stream, source->hello);
     if (end == End::kGone) SayGoodbye(stream);
     state_.StreamClosed();
@@ -85,10 +101,18 @@ SourceStream::End SourceStream::RunOnce() {
   }
   stream.Cancel();
   reader.join();
+  bool greeted = false;
   {
     std::lock_guard lock(mutex_);
     stream_ = nullptr;
     status = broken_status_;
+    greeted = greeted_;
+  }
+  if (!greeted && end == End::kBroken && !stopping_.load() && IsRefusal(status.code())) {
+    refused_ = true;
+    hello_ = source->hello;
+    reason_ = status;
+    return End::kRefused;
   }
   if (end == End::kBroken && !stopping_.load()) state_.Failed(key_, status);
   return end;
@@ -126,9 +150,10 @@ SourceStream::End SourceStream::SendRecords(rpc::IngestStream& stream, const std
   {
     std::lock_guard lock(mutex_);
     after = acked_seq_;
+    // What was given up behind the server's position must be declared by the next record, in this stream too.
+    lost_some_ = given_up_through_ > server_seq_;
+    last_sent_seq_ = lost_some_ ? server_seq_ : after;
   }
-  last_sent_seq_ = after;
-  lost_some_ = false;
   const auto reader = spool_.Read(key_, after);
   for (;;) {
     SpoolRecord record;
@@ -166,6 +191,7 @@ Status SourceStream::SendRecord(rpc::IngestStream& stream, SpoolRecord record) {
   }
   if (TooLong(record)) {
     lost_some_ = true;
+    GiveUp(record.seq);
     return OkStatus();
   }
   // What is missing here may have declared gaps of its own: the numbers alone say how much the server lacks.
@@ -177,6 +203,29 @@ Status SourceStream::SendRecord(rpc::IngestStream& stream, SpoolRecord record) {
   FS_RETURN_IF_ERROR(stream.Write(static_cast<wire::RecordType>(record.type), record.payload));
   state_.CountSent();
   return OkStatus();
+}
+
+// Where no record follows that would carry the spool's acknowledgement past it, it is acknowledged by itself.
+void SourceStream::GiveUp(uint64_t seq) {
+  {
+    std::lock_guard lock(mutex_);
+    given_up_.push_back({last_sent_seq_, seq});
+    given_up_through_ = std::max(given_up_through_, seq);
+  }
+  AcknowledgeGivenUp();
+}
+
+void SourceStream::AcknowledgeGivenUp() {
+  uint64_t seq = 0;
+  {
+    std::lock_guard lock(mutex_);
+    while (!given_up_.empty() && given_up_.front().sent_before <= acked_seq_) {
+      seq = given_up_.front().seq;
+      acked_seq_ = std::max(acked_seq_, seq);
+      given_up_.pop_front();
+    }
+  }
+  if (seq > 0) spool_.Acknowledge(key_, seq);
 }
 
 // A record that the server can never take must not hold up those behind it: it is left out and declared lost.
@@ -215,6 +264,7 @@ void SourceStream::TakeReply(const wire::Reply& reply) {
     }
     if (reply.hello.has_value()) {
       greeted_ = true;
+      server_seq_ = durable;
       max_message_bytes_ = reply.hello->max_message_bytes;
     }
     changed_.notify_all();
@@ -223,6 +273,7 @@ void SourceStream::TakeReply(const wire::Reply& reply) {
     state_.CountAcknowledged(progress);
     progressed_.store(true);
     spool_.Acknowledge(key_, durable);
+    AcknowledgeGivenUp();
   }
   if (reply.error.has_value()) state_.ErrorReply(key_, *reply.error, !error_logged_.exchange(true));
   if (!reply.actions.empty() || reply.sampling.has_value() || reply.error.has_value()) downlink_(key_, reply);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,11 +24,15 @@ class SourceStream {
 
   // Makes the thread end soon.
   void Stop();
-  // The thread has ended: the source is gone from the spool, or Stop.
+  // The thread has ended: the source is gone from the spool, refused, or Stop.
   bool finished() const { return finished_.load(); }
+  // Asked once finished: the server refused this Hello, and why.
+  bool refused() const { return refused_; }
+  const std::string& hello() const { return hello_; }
+  const Status& reason() const { return reason_; }
 
  private:
-  enum class End { kGone, kStopped, kBroken };
+  enum class End { kGone, kStopped, kBroken, kRefused };
 
   void Run();
   // One stream from open to end.
@@ -39,6 +44,8 @@ class SourceStream {
   void SayGoodbye(rpc::IngestStream& stream);
   Status SendRecord(rpc::IngestStream& stream, SpoolRecord record);
   bool TooLong(const SpoolRecord& record);
+  void GiveUp(uint64_t seq);
+  void AcknowledgeGivenUp();
   void ReadReplies(rpc::IngestStream& stream);
   void TakeReply(const wire::Reply& reply);
   void Break(const Status& status);
@@ -59,6 +66,9 @@ class SourceStream {
   // The sending thread's own: where the server is, and whether records behind that will not come.
   uint64_t last_sent_seq_ = 0;
   bool lost_some_ = false;
+  bool refused_ = false;  // with hello_, for reason_; read by others once finished
+  std::string hello_;
+  Status reason_;
 
   std::mutex mutex_;  // guards everything below
   std::condition_variable changed_;
@@ -66,7 +76,15 @@ class SourceStream {
   bool greeted_ = false;
   bool broken_ = false;
   Status broken_status_;
-  uint64_t acked_seq_ = 0;          // by the server
+  uint64_t acked_seq_ = 0;   // by the server
+  uint64_t server_seq_ = 0;  // what the server said at its last greeting that it has
+  // Records that the server can never take. Each is over once everything sent before it is acknowledged.
+  struct GivenUp {
+    uint64_t sent_before = 0;
+    uint64_t seq = 0;
+  };
+  std::deque<GivenUp> given_up_;
+  uint64_t given_up_through_ = 0;
   uint64_t max_message_bytes_ = 0;  // what the server takes, 0: unknown
 
   std::thread thread_;

@@ -34,6 +34,7 @@ struct ServerMemory {
   uint64_t close_after = 0;  // records of one stream, 0: never
   uint64_t max_message_bytes = 0;
   bool answer_hello = true;
+  Status refusal;  // of every Hello; ok: taken
 };
 
 class Handler final : public rpc::IngestHandler {
@@ -50,6 +51,7 @@ class Handler final : public rpc::IngestHandler {
       auto& source = memory_.sources[incarnation_];
       source.run = hello.run;
       ++source.hellos;
+      if (!memory_.refusal.ok()) return sink_->Close(memory_.refusal);
       memory_.sinks[incarnation_] = sink_;
       reply.durable_seq = source.durable;
       reply.hello =
@@ -325,6 +327,102 @@ TEST_F(ForwarderTest, AGapOfARecordThatIsLeftOutIsDeclaredByTheNext) {
   ASSERT_EQ(heads.size(), 3u);
   EXPECT_EQ(heads[2].seq, 9u);
   EXPECT_EQ(heads[2].dropped_before, 6u);
+}
+
+// With nothing behind it, no acknowledgement of the server would ever cover it.
+TEST_F(ForwarderTest, TheLastRecordThatTheServerCanNeverTakeIsGivenUp) {
+  memory_.max_message_bytes = 2000;
+  Open(1);
+  Append(1, 1, 2);
+  Append(1, 3, 4, 5000);
+  StartForwarder();
+  WaitUntil([&] { return AllAcknowledged(); });
+  EXPECT_EQ(forwarder_->Stats().undeliverable, 2u);
+  {
+    std::lock_guard lock(memory_.mutex);
+    EXPECT_EQ(memory_.sources[1].durable, 2u);
+    memory_.sinks[1]->Close(Status(Code::kUnavailable, "restart"));
+  }
+  // What comes later, on another stream, declares it.
+  WaitUntil([&] {
+    std::lock_guard lock(memory_.mutex);
+    return memory_.sources[1].hellos == 2;
+  });
+  Append(1, 5, 5);
+  WaitUntil([&] { return AllAcknowledged(); });
+  std::lock_guard lock(memory_.mutex);
+  ASSERT_EQ(memory_.sources[1].heads.size(), 3u);
+  EXPECT_EQ(memory_.sources[1].heads[2].seq, 5u);
+  EXPECT_EQ(memory_.sources[1].heads[2].dropped_before, 2u);
+}
+
+// Given up only when everything before it is the server's: the spool may not skip what is not acknowledged.
+TEST_F(ForwarderTest, ARecordIsNotGivenUpBeforeThoseBeforeItAreDurable) {
+  memory_.max_message_bytes = 2000;
+  memory_.acknowledge = false;
+  Open(1);
+  Append(1, 1, 2);
+  Append(1, 3, 3, 5000);
+  StartForwarder();
+  WaitUntil([&] { return forwarder_->Stats().undeliverable == 1; });
+  EXPECT_EQ(spool_->Stats().pending, 3u);
+}
+
+TEST_F(ForwarderTest, ARefusedHelloIsNotTriedAgainAndEverybodyIsTold) {
+  memory_.refusal = Status(Code::kInvalidArgument, "run: 'x', no such luck");
+  StartForwarder();
+  Open(1);
+  Append(1, 1, 3);
+  WaitUntil([&] { return forwarder_->Stats().refusals == 1; });
+  const auto refused = forwarder_->Stats().refused;
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused[0].key, Key(1));
+  EXPECT_EQ(refused[0].reason, "run: 'x', no such luck");
+  EXPECT_TRUE(refused[0].final);
+  {
+    std::lock_guard lock(memory_.mutex);
+    ASSERT_EQ(down_.size(), 1u);
+    EXPECT_EQ(down_[0].second.error->message,
+              "server " + options_.address + " refuses run 'run': run: 'x', no such luck");
+    EXPECT_EQ(down_[0].second.error->seq, 0u);
+    memory_.refusal = OkStatus();
+  }
+  // Other sources go on meanwhile; this one is left alone however often the manager looks.
+  for (uint64_t other = 2; other < 5; ++other) {
+    Open(other);
+    Append(other, 1, 1);
+    WaitUntil([&] { return spool_->Find(Key(other))->acked_seq == 1; });
+  }
+  EXPECT_EQ(memory_.sources[1].hellos, 1u);
+  EXPECT_EQ(spool_->Stats().pending, 3u);
+  // Another Hello is another question.
+  wire::Hello hello;
+  hello.run = "run";
+  hello.attempt = "a";
+  hello.incarnation = 1;
+  hello.framework = "mended";
+  ASSERT_TRUE(spool_->OpenSource(Key(1), wire::Encode(hello)).ok());
+  WaitUntil([&] { return AllAcknowledged(); });
+  EXPECT_TRUE(forwarder_->Stats().refused.empty());
+  EXPECT_EQ(LinesWith("refuses this Hello"), 1);
+}
+
+TEST_F(ForwarderTest, ALimitOfTheServerMayPass) {
+  memory_.refusal = Status(Code::kResourceExhausted, "run: the server holds 3 runs, its limit");
+  options_.refused_retry_ms = 1;
+  StartForwarder();
+  Open(1);
+  Append(1, 1, 3);
+  WaitUntil([&] { return forwarder_->Stats().refusals >= 2; });
+  EXPECT_FALSE(forwarder_->Stats().refused.at(0).final);
+  EXPECT_EQ(LinesWith("refuses this source"), 1) << "one line, however often";
+  {
+    std::lock_guard lock(memory_.mutex);
+    EXPECT_EQ(down_.size(), 1u);
+    memory_.refusal = OkStatus();
+  }
+  WaitUntil([&] { return AllAcknowledged(); });
+  EXPECT_TRUE(forwarder_->Stats().refused.empty());
 }
 
 TEST_F(ForwarderTest, ANewHelloIsToldToTheServer) {

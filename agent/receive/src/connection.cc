@@ -193,14 +193,13 @@ bool Connection::TakeHello(std::string payload) {
 
 void Connection::TakeData(wire::Record record) {
   const auto head = wire::PeekHead(record.payload);
-  if (!head.ok() || head->seq == 0) {
+  const Status fault = head.ok() ? wire::CheckSeq(head->seq) : head.status();
+  if (!fault.ok()) {
     ++hub_.counters.rejected;
-    const Status reason =
-        head.ok() ? Status(Code::kInvalidArgument, "seq: 0, must count from 1") : head.status();
-    SendError(Code::kInvalidArgument, reason, head.ok() ? head->seq : 0, true);
+    SendError(Code::kInvalidArgument, fault, head.ok() ? head->seq : 0, true);
     return;
   }
-  hub_.counters.dropped_by_trainers += head->dropped_before;
+  hub_.counters.dropped_by_trainers += std::min(head->dropped_before, head->seq - 1);
   batch_bytes_ += record.payload.size() + wire::kRecordOverhead;
   batch_.push_back({head->seq, std::move(record)});
 }

@@ -11,6 +11,16 @@ uint64_t Count(const nlohmann::json& object, const char* part, const char* name)
   return at != object.end() && at->is_object() ? at->value(name, uint64_t{0}) : 0;
 }
 
+std::vector<RefusedRun> Refused(const nlohmann::json& forward) {
+  std::vector<RefusedRun> refused;
+  for (const nlohmann::json& entry : forward.value("refused", nlohmann::json::array())) {
+    refused.push_back({entry.at("run").get<std::string>(), entry.value("attempt", std::string()),
+                       entry.value("reason", std::string()), entry.value("rank", 0u),
+                       entry.value("times", uint64_t{0}), entry.value("final", false)});
+  }
+  return refused;
+}
+
 }  // namespace
 
 Result<AgentStatus> ReadAgentStatus(const std::string& path) {
@@ -30,6 +40,7 @@ Result<AgentStatus> ReadAgentStatus(const std::string& path) {
     status.damaged = Count(object, "receive", "damaged");
     status.rejected = Count(object, "receive", "rejected");
     status.undeliverable = Count(object, "forward", "undeliverable");
+    status.refused = Refused(object.at("forward"));
     return status;
   } catch (const nlohmann::json::exception& error) {
     return Status(Code::kDataLoss, path + ": " + error.what());
@@ -38,7 +49,14 @@ Result<AgentStatus> ReadAgentStatus(const std::string& path) {
 
 std::vector<std::string> AgentFindings(const AgentStatus& status) {
   std::vector<std::string> findings;
-  if (status.health != "ok") findings.push_back(status.health);
+  // A refusal is told below, run by run.
+  if (status.health != "ok" && status.refused.empty()) findings.push_back(status.health);
+  for (const RefusedRun& run : status.refused) {
+    findings.push_back("run '" + run.run + "' attempt " + run.attempt + " rank " + std::to_string(run.rank) +
+                       ": the server refuses it (" + std::to_string(run.times) +
+                       (run.times == 1 ? " time): " : " times): ") + run.reason +
+                       (run.final ? "; not tried again until its trainer or the agent is started anew" : ""));
+  }
   const auto count = [&](uint64_t n, const char* what) {
     if (n > 0) findings.push_back(std::to_string(n) + " records " + what);
   };

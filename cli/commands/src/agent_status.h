@@ -9,6 +9,14 @@
 
 namespace foreshock::cli {
 
+// A run that the agent's server refuses.
+struct RefusedRun {
+  std::string run, attempt, reason;
+  uint32_t rank = 0;
+  uint64_t times = 0;
+  bool final = false;  // not tried again
+};
+
 struct AgentStatus {
   std::string state;       // "running", "stopped"
   std::string health;      // "ok", or what is wrong in one line
@@ -16,6 +24,7 @@ struct AgentStatus {
   uint64_t pending = 0;    // records that wait for the server
   uint64_t spool_bytes = 0, spool_limit_bytes = 0;
   uint64_t dropped_by_trainers = 0, damaged = 0, rejected = 0, undeliverable = 0, lost = 0;
+  std::vector<RefusedRun> refused;
 };
 
 // kNotFound when there is no file, kDataLoss when it is not such a status.

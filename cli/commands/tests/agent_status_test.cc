@@ -45,6 +45,19 @@ TEST_F(AgentStatusTest, PendingRecordsAreNoFindingWhileConnected) {
   EXPECT_THAT(AgentFindings(*status), IsEmpty());
 }
 
+TEST_F(AgentStatusTest, RefusedRunsAreNamedWithReasonAndCount) {
+  const auto status = Read(
+      R"({"state":"running","health":"the server refuses run 'a'","spool":{},"receive":{},"forward":{
+      "connected":true,"refused":[{"run":"a","attempt":"t","rank":3,"reason":"run: bad","times":2,"final":true},
+      {"run":"b","attempt":"u","rank":0,"reason":"run: the limit","times":1,"final":false}]}})");
+  ASSERT_TRUE(status.ok()) << status.status().ToString();
+  EXPECT_THAT(
+      AgentFindings(*status),
+      ElementsAre("run 'a' attempt t rank 3: the server refuses it (2 times): run: bad; not tried again "
+                  "until its trainer or the agent is started anew",
+                  "run 'b' attempt u rank 0: the server refuses it (1 time): run: the limit"));
+}
+
 TEST_F(AgentStatusTest, MissingAndBroken) {
   EXPECT_EQ(ReadAgentStatus("/no/such/status").status().code(), Code::kNotFound);
   EXPECT_EQ(Read("{\"state\":").status().code(), Code::kDataLoss);

@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "foreshock/base/file.h"
+#include "foreshock/base/socket_folder.h"
+
 extern char** environ;
 
 namespace foreshock::sdk {
@@ -60,6 +63,7 @@ Status AgentStarter::Start(const std::string& socket_path) {
   }
   Reap();
   if (pid_ > 0) return OkStatus();
+  FS_RETURN_IF_ERROR(MakeSocketFolder(ParentPath(socket_path)));
   const std::string lock_path = socket_path + ".start.lock";
   if (lock_fd_ < 0) lock_fd_ = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0660);
   if (lock_fd_ < 0) return Status(Code::kIo, "open " + lock_path + ": " + std::strerror(errno));

@@ -64,7 +64,7 @@ struct Exporter::State {
   std::unique_ptr<Link> link;
   SendWindow window;
   AgentStarter agent;
-  enum { kDown, kGreeting, kReady } phase = kDown;
+  enum { kDown, kGreeting, kReady, kRefused } phase = kDown;
   int64_t retry_at = 0;
   int64_t greeting_until = 0;
   std::chrono::milliseconds backoff;
@@ -156,7 +156,11 @@ void Exporter::Run() {
   counters_.connected = false;
 }
 
-bool Exporter::Flushed() const { return state_->ending && state_->window.empty() && state_->link->Drained(); }
+// Nobody takes what is left of a refused run.
+bool Exporter::Flushed() const {
+  if (state_->ending && state_->phase == State::kRefused) return true;
+  return state_->ending && state_->window.empty() && state_->link->Drained();
+}
 
 void Exporter::Tick() {
   uint64_t lost = 0;
@@ -164,7 +168,7 @@ void Exporter::Tick() {
   TakeRecords();
   const int64_t now = clock_.MonotonicNanos();
   if (state_->phase == State::kDown && now >= state_->retry_at) Connect();
-  if (state_->phase != State::kDown) Receive();
+  if (state_->phase == State::kGreeting || state_->phase == State::kReady) Receive();
   if (state_->phase == State::kReady) SendSome();
   if (state_->phase == State::kReady) Receive();
   if (state_->phase == State::kGreeting && clock_.MonotonicNanos() > state_->greeting_until) {
@@ -250,6 +254,19 @@ void Exporter::Down(const Status& why) {
   Complain(why.message());
 }
 
+// The Hello was judged by rules that all receivers share: asking again would get the same answer.
+void Exporter::Refused(const std::string& why) {
+  state_->link->Stop();
+  state_->phase = State::kRefused;
+  counters_.connected = false;
+  {
+    std::lock_guard lock(mutex_);
+    not_recording_ = why;
+  }
+  log_(LogLevel::kWarning, "nothing is recorded: " + options_.address.ToString() + " refuses run '" +
+                               options_.hello.run + "': " + why + " (training goes on, not tried again)");
+}
+
 void Exporter::Complain(const std::string& why) {
   const std::string line = "nothing is recorded now: " + why + " (training goes on, will try again)";
   bool first = false;
@@ -267,9 +284,9 @@ void Exporter::Receive() {
   const Status status = state_->link->Pump(&replies);
   for (const wire::Reply& reply : replies) {
     OnReply(reply);
-    if (state_->phase == State::kDown) return;
+    if (state_->phase == State::kDown || state_->phase == State::kRefused) return;
   }
-  if (!status.ok()) Down(status);
+  if (!status.ok()) status.code() == Code::kInvalidArgument ? Refused(status.message()) : Down(status);
 }
 
 void Exporter::OnReply(const wire::Reply& reply) {
@@ -310,8 +327,10 @@ void Exporter::OnReply(const wire::Reply& reply) {
   }
   if (reply.error) {
     const wire::IngestError& error = *reply.error;
-    log_(LogLevel::kWarning, "the receiver refused record " + std::to_string(error.seq) + ": " + error.field +
-                                 ": " + error.value + ", " + error.limit + " " + error.message);
+    if (error.final && state_->phase == State::kGreeting) return Refused(error.message);
+    const std::string what = error.seq > 0 ? "the receiver refused record " + std::to_string(error.seq) + ": "
+                                           : "not recorded beyond " + options_.address.ToString() + ": ";
+    log_(LogLevel::kWarning, what + error.message);
     if (error.final && error.seq > 0 && error.seq < state_->next_seq) state_->window.Discard(error.seq);
   }
 }

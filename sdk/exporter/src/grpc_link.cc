@@ -52,6 +52,7 @@ class GrpcLink final : public Link {
     char error[256] = "";
     const int state = plugin_->poll(link_, OnReply, &incoming, error, sizeof error);
     FS_RETURN_IF_ERROR(incoming.status);
+    if (state == FS_GRPC_REFUSED) return Status(Code::kInvalidArgument, error);
     if (state == FS_GRPC_DOWN) return Status(Code::kUnavailable, "grpc://" + target_ + ": " + error);
     return OkStatus();
   }
@@ -86,7 +87,7 @@ class GrpcLink final : public Link {
     if (reply.ok()) {
       incoming->replies->push_back(std::move(reply).value());
     } else {
-      incoming->status = reply.status();
+      incoming->status = Status(Code::kDataLoss, reply.status().message());
     }
   }
 

@@ -19,7 +19,8 @@ class Link {
   // Begins with a Hello. An error means that the link is down and Start may be tried again. The other side's
   // HelloAck arrives through Pump; nothing is sent before.
   virtual Status Start(const wire::Hello& hello) = 0;
-  // Moves what can be moved without waiting and appends replies. An error means that the link is down.
+  // Moves what can be moved without waiting and appends replies. An error means that the link is down;
+  // kInvalidArgument that the other side refused the Hello, and will again.
   virtual Status Pump(std::vector<wire::Reply>* replies) = 0;
   // kResourceExhausted: not now, Pump first. Any other error means that the link is down.
   virtual Status Send(wire::RecordType type, std::string payload, uint64_t seq) = 0;

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "foreshock/base/file.h"
+#include "foreshock/base/socket_folder.h"
 #include "foreshock/sdk/fork_guard.h"
 #include "link.h"
 
@@ -24,6 +26,8 @@ class UnixLink final : public Link {
 
   Status Start(const wire::Hello& hello) override {
     Stop();
+    // Before every attempt: the folder may have been made meanwhile.
+    FS_RETURN_IF_ERROR(CheckSocketFolder(ParentPath(path_)));
     fd_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd_ < 0) return Failure("socket");
     CloseInChild(fd_);
@@ -112,8 +116,9 @@ class UnixLink final : public Link {
       FS_ASSIGN_OR_RETURN(auto record, parser_.Next());
       if (!record.has_value()) return OkStatus();
       if (record->type != wire::RecordType::kReply) continue;
-      FS_ASSIGN_OR_RETURN(wire::Reply reply, wire::DecodeReply(record->payload));
-      replies->push_back(std::move(reply));
+      auto reply = wire::DecodeReply(record->payload);
+      if (!reply.ok()) return Status(Code::kDataLoss, path_ + ": " + reply.status().message());
+      replies->push_back(std::move(reply).value());
     }
   }
 

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <mutex>
@@ -165,6 +166,56 @@ TEST_F(ExporterTest, WithoutAReceiverTheWindowStaysBoundedAndOneLineSaysWhy) {
   EXPECT_EQ(got[0].dropped_before + 1, got[0].seq);
   EXPECT_EQ(exporter_->counters().window_dropped.load(), got[0].dropped_before);
   EXPECT_EQ(exporter_->NotRecording(), "");
+}
+
+TEST_F(ExporterTest, ARunThatIsRefusedIsNotOfferedAgainAndOneLineSaysWhy) {
+  TestReceiver receiver(Socket());
+  receiver.refusal = "run: 'r', not here";
+  Start();
+  PublishStep(0);
+  ASSERT_TRUE(receiver.WaitForEnd());
+  while (Complaints().empty()) std::this_thread::yield();
+  for (int64_t t = 1; t < 50; ++t) {
+    PublishStep(t);
+    while (queue_.Counters().popped + queue_.Counters().dropped < queue_.Counters().pushed) {
+      std::this_thread::yield();
+    }
+  }
+  EXPECT_EQ(receiver.hellos().size(), 1u);
+  EXPECT_EQ(exporter_->NotRecording(), "run: 'r', not here");
+  exporter_->Stop(wire::GoodbyeStatus::kFinished, 49, std::chrono::hours(1));  // waits for nobody
+  EXPECT_THAT(Complaints()[0], ::testing::HasSubstr("refuses run 'r': run: 'r', not here"));
+  EXPECT_THAT(Complaints(), ::testing::SizeIs(2)) << "the second says what was left at the end";
+}
+
+// An agent took the run, its server did not.
+TEST_F(ExporterTest, ARefusalFurtherOnIsToldInOneLineAndTheAgentIsServedOn) {
+  TestReceiver receiver(Socket());
+  Start();
+  PublishStep(0);
+  ASSERT_TRUE(receiver.WaitFor([](const auto& got) { return got.size() == 1; }));
+  wire::Reply reply;
+  reply.error = wire::IngestError{.code = 3, .message = "server s:1 refuses run 'r': no", .final = true};
+  receiver.Reply(reply);
+  while (Complaints().empty()) std::this_thread::yield();
+  EXPECT_THAT(Complaints()[0], ::testing::HasSubstr("server s:1 refuses run 'r': no"));
+  PublishStep(1);
+  ASSERT_TRUE(receiver.WaitFor([](const auto& got) { return got.size() == 2; }));
+  EXPECT_EQ(receiver.hellos().size(), 1u);
+}
+
+TEST_F(ExporterTest, AFolderThatOthersMayWriteToIsNotTrusted) {
+  ASSERT_EQ(::chmod(dir_.c_str(), 01777), 0);
+  const std::string folder = dir_ + "/foreshock-0";
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  ASSERT_EQ(::chmod(folder.c_str(), 0777), 0);
+  options_.address = *ParseAddress("unix:" + folder + "/agent.sock");
+  TestReceiver stranger(folder + "/agent.sock");
+  Start();
+  PublishStep(0);
+  while (Complaints().empty()) std::this_thread::yield();
+  EXPECT_THAT(Complaints()[0], ::testing::HasSubstr("socket folder: " + folder + " has mode 0777"));
+  EXPECT_TRUE(stranger.hellos().empty());
 }
 
 TEST_F(ExporterTest, StopDoesNotWaitForAReceiverThatIsAway) {

@@ -29,7 +29,8 @@ class TestReceiver {
   // What the next connections do.
   std::atomic<bool> acknowledge{true};
   std::atomic<uint64_t> durable_at_hello{0};
-  std::string mint;  // attempt answered when the Hello has none; set before a connection
+  std::string refusal;  // of every Hello, which ends the connection; set before a connection
+  std::string mint;     // attempt answered when the Hello has none; set before a connection
 
   struct Got {
     wire::RecordType type;
@@ -146,6 +147,12 @@ class TestReceiver {
         std::lock_guard lock(mutex_);
         hellos_.push_back(*hello);
         changed_.notify_all();
+      }
+      if (!refusal.empty()) {
+        reply = wire::Reply{};
+        reply.error = wire::IngestError{.code = 3, .message = refusal, .final = true};
+        Reply(reply);
+        return HangUp();
       }
       return Reply(reply);
     }

@@ -42,6 +42,7 @@ int Poll(fs_grpc_link* link, fs_grpc_reply_fn reply, void* context, char* error,
     for (const std::string& bytes : replies) reply(context, bytes.data(), bytes.size());
     if (status.ok()) return FS_GRPC_OK;
     std::snprintf(error, error_size, "%s", status.message().c_str());
+    if (status.code() == Code::kInvalidArgument) return FS_GRPC_REFUSED;
   } catch (...) {
     std::snprintf(error, error_size, "no memory");
   }

@@ -53,6 +53,7 @@ class Agent {
 
   AgentStats Stats() const;
   // No trainer is connected and nothing waits for the server (without a server: no trainer is connected).
+  // Records of sources that the server refuses do not wait: the next start tries them again.
   bool Idle() const;
   // Replaces the status file. What cannot be written is not fatal.
   Status WriteStatus() const;

@@ -6,6 +6,12 @@
 // begins and one when it ends; the spool keeps everything meanwhile. Actions, sampling changes and errors in
 // the server's replies go to a callback.
 //
+// A server that refuses a Hello is not asked the same again and again. Where the Hello is wrong (name,
+// version: INVALID_ARGUMENT) its source waits for another Hello or another agent; where a limit or a right
+// stands in the way it is tried again every refused_retry_ms. The trainer is told once, stats() name source
+// and reason, and the records stay in the spool. A record longer than the server takes is left out, declared
+// lost by the next one, counted, and acknowledged in the spool once everything before it is.
+//
 // Delivery is at least once: a record may be sent again after a reconnect, and the server drops it by its
 // seq.
 #pragma once
@@ -14,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "foreshock/agent/spool.h"
 #include "foreshock/base/clock.h"
@@ -33,10 +40,21 @@ struct ForwarderOptions {
   int64_t greet_timeout_ms = 15'000;  // for the server's answer to Hello
   int64_t backoff_initial_ms = 200;   // doubles with every failure ...
   int64_t backoff_max_ms = 30'000;    // ... up to this; each wait is a random half to whole of it
+  // How long a source that the server refused for its limits or rights waits before it is tried again.
+  int64_t refused_retry_ms = 60'000;
   // Streams of sources whose trainer is gone, at a time; sources with a trainer always have theirs.
   size_t max_backlog_streams = 16;
   uint64_t seed = 0;  // of the jitter; 0: from the system
   Clock* clock = &SystemClock::Instance();
+};
+
+// A source whose Hello the server refused.
+struct RefusedSource {
+  SourceKey key;
+  std::string reason;  // the server's words
+  bool final = false;  // not tried again with this Hello
+  uint64_t times = 0;
+  int64_t since_unix_ns = 0;
 };
 
 struct ForwarderStats {
@@ -47,8 +65,10 @@ struct ForwarderStats {
   uint64_t sent = 0;           // records written, repetitions included
   uint64_t acknowledged = 0;   // seqs acknowledged by the server since the start
   uint64_t errors = 0;         // errors in replies
-  uint64_t undeliverable = 0;  // records longer than the server takes, left out and declared lost
-  std::string last_error;      // of the last failure or error, empty when there was none
+  uint64_t undeliverable = 0;  // records longer than the server takes, left out, declared lost and given up
+  uint64_t refusals = 0;       // Hellos refused since the start
+  std::vector<RefusedSource> refused;  // that are refused now
+  std::string last_error;              // of the last failure or error, empty when there was none
 };
 
 class Forwarder {

@@ -1,8 +1,9 @@
 // The background thread: takes records from the step queue, encodes them, and sees them out of the process.
 //
 // It keeps what is not acknowledged (bounded, oldest dropped, gap declared), connects again with growing
-// pauses, hands actions and sampling changes back, and says in one line why nothing is recorded. It runs with
-// all signals blocked and never touches the trainer's memory other than the queue.
+// pauses, hands actions and sampling changes back, and says in one line why nothing is recorded. A run that
+// the other side refuses (its name, its version) is not offered again. It runs with all signals blocked and
+// never touches the trainer's memory other than the queue.
 #pragma once
 
 #include <atomic>
@@ -82,7 +83,8 @@ class Exporter {
 
   // Starts the thread. kResourceExhausted when the system gives none.
   Status Start();
-  // Sends what is left and a Goodbye (none for kUnspecified), waiting up to `timeout` for the acknowledgement; then ends the thread.
+  // Sends what is left and a Goodbye (none for kUnspecified), waiting up to `timeout` for the
+  // acknowledgement; then ends the thread.
   void Stop(wire::GoodbyeStatus status, int64_t step, std::chrono::milliseconds timeout);
   // Trainer's thread: a line for the log, written by the background thread, because a log may block.
   void PostLog(LogLevel level, const char* text) noexcept;
@@ -102,6 +104,7 @@ class Exporter {
   void AddRecord(const StepRecord& record, uint64_t dropped_before);
   void Connect();
   void Down(const Status& why);
+  void Refused(const std::string& why);
   void Receive();
   void SendSome();
   void OnReply(const wire::Reply& reply);

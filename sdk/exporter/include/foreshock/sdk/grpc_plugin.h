@@ -9,7 +9,7 @@ extern "C" {
 
 struct fs_grpc_link;
 
-enum { FS_GRPC_OK = 0, FS_GRPC_LATER = 1, FS_GRPC_DOWN = 2 };
+enum { FS_GRPC_OK = 0, FS_GRPC_LATER = 1, FS_GRPC_DOWN = 2, FS_GRPC_REFUSED = 3 };
 
 // Called for every reply, an encoded IngestReply.
 typedef void (*fs_grpc_reply_fn)(void* context, const void* bytes, size_t size);
@@ -20,7 +20,8 @@ struct fs_grpc_plugin {
   struct fs_grpc_link* (*start)(const char* target, const char* token, const void* hello, size_t hello_size);
   // Takes a copy of one record (type as in the link's framing). FS_GRPC_LATER: too much is waiting.
   int (*send)(struct fs_grpc_link* link, int type, const void* payload, size_t size);
-  // Hands over the replies that have arrived. FS_GRPC_DOWN: the stream has ended, `error` says why.
+  // Hands over the replies that have arrived. FS_GRPC_DOWN: the stream has ended, `error` says why;
+  // FS_GRPC_REFUSED: because the server refused the Hello for good (INVALID_ARGUMENT).
   int (*poll)(struct fs_grpc_link* link, fs_grpc_reply_fn reply, void* context, char* error,
               size_t error_size);
   // 1 when everything taken has been written to the transport.
