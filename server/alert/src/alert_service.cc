@@ -20,12 +20,14 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
   AlertServiceImpl(const AlertOptions& options, store::Store* store, const Clock* clock)
       : options_(options),
         store_(store),
+        clock_(clock),
         book_(store),
         judge_(options, store, clock, &book_, &listeners_),
         queue_(options.queue_capacity) {}
 
   Status Begin() {
     FS_RETURN_IF_ERROR(book_.Load());
+    store_->Beat(clock_->WallNanos()).IgnoreError();  // a full disk must not keep the server from starting
     // First to listen, then to read: what comes twice is left out by step and sequence number.
     subscription_ = store_->Subscribe(this);
     thread_ = std::thread([this] { Run(); });
@@ -153,6 +155,7 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
 
   const AlertOptions options_;
   store::Store* const store_;
+  const Clock* const clock_;
   Book book_;
   Listeners listeners_;
   Judge judge_;

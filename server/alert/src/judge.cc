@@ -11,12 +11,18 @@ namespace {
 constexpr char kLog[] = "server/alert";
 // After all ranks said goodbye, how long their last merged steps may take.
 constexpr double kMergeGraceSeconds = 60;
+// A process that sent nothing for so long is not one of two that write.
+constexpr int64_t kQuietWriterNs = 60'000'000'000;
 
 // Announced by all ranks, in whatever way.
 bool Ended(const store::AttemptInfo& info) {
   const auto state = store::StateOf(info, 0, std::numeric_limits<int64_t>::max());
   return state == store::RunState::kFinished || state == store::RunState::kStopped ||
          state == store::RunState::kFailed;
+}
+
+std::string ProcessName(const store::SourceInfo& source) {
+  return "pid " + std::to_string(source.hello->pid) + " on " + source.hello->host;
 }
 
 int64_t LastStepOf(const store::AttemptInfo& info) { return info.last_step.value_or(-1); }
@@ -71,7 +77,7 @@ void Judge::CatchUp(const AttemptName& name) {
   Watch* watch = Find(name);
   if (watch == nullptr) return;
   const int64_t before = watch->last_step();
-  const Status status = watch->CatchUp(*store_, [&](const std::vector<AlertEvent>& events) {
+  const Status status = watch->CatchUp(*store_, options_.rebuild, [&](const std::vector<AlertEvent>& events) {
     ++steps_;
     Take(watch, events);
     return true;
@@ -149,7 +155,32 @@ void Judge::Tell(const Watch& watch, std::vector<Alert> alerts, const std::strin
   }
 }
 
+void Judge::LookForRivals(Watch* watch, const store::AttemptInfo& info) const {
+  const int64_t now = clock_->WallNanos();
+  const auto writes = [&](const store::SourceInfo& source) {
+    return !source.goodbye && now - source.last_unix_ns <= kQuietWriterNs;
+  };
+  std::string text;
+  size_t more = 0;
+  for (const store::Rivals& rivals : store::RivalsOf(info)) {
+    if (!writes(*rivals.earlier) || !writes(*rivals.later)) continue;
+    if (text.empty()) {
+      text = "two processes write as rank " + std::to_string(rivals.rank) + ": " +
+             ProcessName(*rivals.earlier) + " and " + ProcessName(*rivals.later);
+    } else {
+      ++more;
+    }
+  }
+  if (more > 0) text += ", and so do " + std::to_string(more) + " more ranks";
+  if (text == watch->rivals) return;
+  const auto kind = text.empty() ? detect::StepEvent::Kind::kOneWriter : detect::StepEvent::Kind::kTwoWriters;
+  watch->AddNews({kind, -1, text});
+  watch->rivals = text;
+}
+
 void Judge::Tick() {
+  // Failing says no more than that the next start may take a live run for a silent one for a while.
+  store_->Beat(clock_->WallNanos()).IgnoreError();
   const int64_t now = clock_->MonotonicNanos();
   const bool save = now - last_save_nanos_ >= std::chrono::nanoseconds(options_.save_interval).count();
   if (save) last_save_nanos_ = now;
@@ -165,7 +196,10 @@ void Judge::Tick() {
     // An attempt that ended, or that a newer one replaces, is not stalled.
     const auto run = store_->GetRun(name.first);
     const bool newest = run.ok() && run->newest().attempt == name.second;
-    if (newest && !watch->ended) Take(watch, watch->Tick(QuietSeconds(*watch)));
+    if (newest && !watch->ended) {
+      LookForRivals(watch, run->newest());
+      Take(watch, watch->Tick(QuietSeconds(*watch)));
+    }
     book_->Refresh(watch->Open());
     if (save && std::exchange(watch->dirty, false)) book_->SaveEngine(OpenState(*watch));
   }

@@ -50,6 +50,8 @@ class Judge {
   void Tell(const Watch& watch, std::vector<Alert> alerts, const std::string& because,
             store::MetaEntry state);
   void EndIfOver(const AttemptName& name);
+  // Tells the watch when two live processes begin or cease to send as one rank.
+  void LookForRivals(Watch* watch, const store::AttemptInfo& info) const;
   void Close(const AttemptName& name, const std::string& because);
   double QuietSeconds(const Watch& watch) const;
   store::MetaEntry OpenState(const Watch& watch) const;

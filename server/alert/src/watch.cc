@@ -1,5 +1,7 @@
 #include "watch.h"
 
+#include <algorithm>
+
 #include "foreshock/server/alert_core/frame_sample.h"
 
 namespace foreshock::alert {
@@ -9,12 +11,38 @@ constexpr size_t kMaxCheckpoints = 4096;
 
 }  // namespace
 
+std::vector<StepRange> RebuildRanges(int64_t first, int64_t known, const RebuildOptions& options) {
+  if (known - first < options.most_steps()) return {{first, known}};
+  std::vector<StepRange> ranges = {{first, first + options.head_steps - 1}};
+  const int64_t begin = first + options.head_steps, end = known - options.tail_steps;  // of what lies between
+  for (int64_t i = 0; i < options.blocks; ++i) {
+    // In doubles, because steps times blocks may not fit; off by a step is no matter.
+    const int64_t at = begin + static_cast<int64_t>(static_cast<double>(end - begin) * static_cast<double>(i) /
+                                                    static_cast<double>(options.blocks));
+    const int64_t from = std::max(at, ranges.back().to + 1);
+    ranges.push_back({from, from + options.block_steps - 1});
+  }
+  ranges.push_back({std::max(end, ranges.back().to) + 1, known});
+  return ranges;
+}
+
+std::vector<StepRange> Watch::Missing(const store::Store& store, const RebuildOptions& rebuild) const {
+  const int64_t known = engine_.known_through();
+  const int64_t next = last_step_ + 1;
+  if (known < next) return {{last_step_ >= 0 ? next : store::kFirstStep, store::kLastStep}};
+  const auto info = store.GetAttempt(run_, attempt_);
+  const int64_t first = info.ok() ? info->first_step.value_or(0) : 0;
+  std::vector<StepRange> ranges = RebuildRanges(std::max(first, next), known, rebuild);
+  ranges.push_back({known + 1, store::kLastStep});
+  return ranges;
+}
+
 Watch::Watch(std::string run, std::string attempt, const wire::Hello& hello,
              const detect::DetectorOptions& options)
     : run_(std::move(run)),
       attempt_(std::move(attempt)),
       engine_(run_, attempt_, RunInfoOf(hello), options),
-      at_first_step_(UnmonitoredOf(hello)) {}
+      at_next_frame_(UnmonitoredOf(hello)) {}
 
 void Watch::AddEvent(uint32_t rank, uint32_t incarnation, const wire::Event& event) {
   if (!seen_.emplace(rank, incarnation, event.seq).second) return;
@@ -46,7 +74,7 @@ std::vector<AlertEvent> Watch::AddFrame(const wire::Frame& frame) {
   if (frame.step <= last_step_) return {};
   last_step_ = frame.step;
   detect::StepSample sample;
-  sample.events = std::exchange(at_first_step_, {});
+  sample.events = std::exchange(at_next_frame_, {});
   const auto end = waiting_.upper_bound(frame.step);
   for (auto it = waiting_.begin(); it != end; ++it) alert::AddEvent(it->second, &sample);
   waiting_.erase(waiting_.begin(), end);

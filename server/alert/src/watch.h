@@ -17,6 +17,13 @@
 
 namespace foreshock::alert {
 
+struct StepRange {
+  int64_t from = 0, to = 0;  // inclusive
+};
+
+// The parts of first..known that a rebuild reads.
+std::vector<StepRange> RebuildRanges(int64_t first, int64_t known, const RebuildOptions& options);
+
 class Watch {
  public:
   Watch(std::string run, std::string attempt, const wire::Hello& hello,
@@ -37,40 +44,50 @@ class Watch {
   // Each record counts once, also when it is told twice (live and from the store).
   void AddEvent(uint32_t rank, uint32_t incarnation, const wire::Event& event);
   std::vector<AlertEvent> AddFrame(const wire::Frame& frame);
+  // Something that no record tells: judged with the next frame.
+  void AddNews(detect::StepEvent event) { at_next_frame_.push_back(std::move(event)); }
   std::vector<AlertEvent> Tick(double seconds_since_last_frame) {
     return engine_.Tick(seconds_since_last_frame);
   }
 
   // Reads from the store what is newer than what this has seen. `take` gets what fires or resolves.
   template <typename Take>
-  Status CatchUp(const store::Store& store, Take take);
+  Status CatchUp(const store::Store& store, const RebuildOptions& rebuild, Take take);
 
   bool reopened = false;         // a process came after the attempt had been closed
   bool ended = false;            // all ranks said goodbye
   bool dirty = false;            // steps were judged since the state was saved
   int64_t last_frame_nanos = 0;  // monotonic clock, when the last frame was judged
+  std::string rivals;            // what was told last of processes that send as one rank; empty: none do
 
  private:
+  // What CatchUp reads, by rising step.
+  std::vector<StepRange> Missing(const store::Store& store, const RebuildOptions& rebuild) const;
+
   std::string run_, attempt_;
   AlertEngine engine_;
   std::multimap<int64_t, wire::Event> waiting_;              // by step
   std::set<std::tuple<uint32_t, uint32_t, uint64_t>> seen_;  // rank, incarnation and seq of events
   std::map<int64_t, std::string> checkpoints_;               // by step; the newest kMaxCheckpoints
-  std::vector<detect::StepEvent> at_first_step_;
+  std::vector<detect::StepEvent> at_next_frame_;
   int64_t last_step_ = -1;
 };
 
 template <typename Take>
-Status Watch::CatchUp(const store::Store& store, Take take) {
+Status Watch::CatchUp(const store::Store& store, const RebuildOptions& rebuild, Take take) {
   auto events = store.ReadEvents(run_, attempt_);
   if (!events.ok()) return events.status();
   for (const store::StoredEvent& stored : *events) AddEvent(stored.rank, stored.incarnation, stored.event);
-  store::FrameQuery query;
-  query.run = run_;
-  query.attempt = attempt_;
-  if (last_step_ >= 0) query.from_step = last_step_ + 1;
-  return store.ReadFrames(query,
-                          [&](const store::StoredFrame& stored) { return take(AddFrame(stored.frame)); });
+  for (const StepRange& range : Missing(store, rebuild)) {
+    store::FrameQuery query;
+    query.run = run_;
+    query.attempt = attempt_;
+    query.from_step = range.from;
+    query.to_step = range.to;
+    FS_RETURN_IF_ERROR(store.ReadFrames(
+        query, [&](const store::StoredFrame& stored) { return take(AddFrame(stored.frame)); }));
+  }
+  return OkStatus();
 }
 
 }  // namespace foreshock::alert

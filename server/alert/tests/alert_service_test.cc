@@ -42,9 +42,9 @@ class AlertServiceTest : public testing::Test {
  protected:
   void Start(AlertOptions options = {}) {
     options.tick_interval = std::chrono::hours(1);  // the tests call Tick
-    // Two rules with plain conditions are enough here, whatever the others are tuned to.
+    // Three rules with plain conditions are enough here, whatever the others are tuned to.
     for (const detect::RuleInfo& rule : detect::BuiltInRules()) {
-      const bool used = rule.name == "non_finite" || rule.name == "stalled";
+      const bool used = rule.name == "non_finite" || rule.name == "stalled" || rule.name == "two_writers";
       if (!used) options.detector.disabled_rules.emplace_back(rule.name);
     }
     auto service = AlertService::Start(options, &history_.store(), &history_.clock());
@@ -118,6 +118,28 @@ TEST_F(AlertServiceTest, AfterARestartNothingFiresTwiceAndNothingIsLost) {
   history_.Put(again, Loss(5, 4));
   service_->Flush();
   EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 2", "resolved non_finite 5"}));
+}
+
+// A run of a million steps must not cost a restart a million reads.
+TEST_F(AlertServiceTest, OfALongHistoryABoundedPartIsReadAgain) {
+  AlertOptions options;
+  options.rebuild = {.head_steps = 50, .tail_steps = 100, .blocks = 10, .block_steps = 5};
+  Start(options);
+  const auto source = history_.Hello("run");
+  for (int64_t step = 1; step <= 3000; ++step) history_.Put(source, Loss(step, step == 3000 ? kNan : 4));
+  service_->Flush();
+  EXPECT_EQ(ear_.heard(), Heard{"firing non_finite 3000"});
+  Stop();
+  for (int64_t step = 3001; step <= 3002; ++step) history_.Put(source, Loss(step, 4));
+  history_.Reopen();
+  Start(options);
+  service_->Flush();
+  EXPECT_EQ(service_->counters().steps, 50u + 100u + 10u * 5u + 2u);
+  EXPECT_EQ(service_->Firing().size(), 1u);
+  const auto again = history_.Hello("run");
+  history_.Put(again, Loss(3003, 4));
+  service_->Flush();
+  EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 3000", "resolved non_finite 3003"}));
 }
 
 TEST_F(AlertServiceTest, AnAlertOfTheTimeWhenTheServerWasDownFiresAfterTheRestart) {
@@ -229,6 +251,49 @@ TEST_F(AlertServiceTest, ASilentRunIsStalledUntilItGoesOn) {
   for (int64_t step = 31; step <= 60; ++step) history_.Put(source, Loss(step, 4));
   service_->Flush();
   EXPECT_TRUE(service_->Firing().empty());
+}
+
+// The second process has begun a minute after the first, and both go on.
+TEST_F(AlertServiceTest, TwoLiveProcessesOfOneRankAreToldWhileBothWrite) {
+  Start();
+  const auto process = [&](uint64_t incarnation, uint32_t pid) {
+    auto hello = tests::SmallHello("run");
+    hello.incarnation = incarnation;
+    hello.pid = pid;
+    hello.started_unix_ns = static_cast<uint64_t>(history_.clock().WallNanos());
+    return history_.Hello(hello);
+  };
+  const auto first = process(1, 41);
+  history_.Put(first, Loss(1, 4));
+  history_.clock().Advance(std::chrono::seconds(60));
+  const auto second = process(2, 42);
+  history_.Put(second, Loss(2, 4));
+  service_->Tick();
+  history_.Put(second, Loss(3, 4));
+  service_->Flush();
+  EXPECT_TRUE(ear_.heard().empty()) << "a restart";
+  history_.clock().Advance(std::chrono::seconds(10));
+  history_.Put(first, Loss(4, 4));
+  service_->Tick();
+  history_.Put(second, Loss(5, 4));
+  service_->Flush();
+  ASSERT_EQ(service_->Firing().size(), 1u);
+  EXPECT_EQ(service_->Firing()[0].alert.summary,
+            "two processes write as rank 0: pid 41 on node1 and pid 42 on node1");
+  // After a restart of the server it is found again and not told again.
+  Restart();
+  service_->Flush();
+  service_->Tick();
+  history_.clock().Advance(std::chrono::seconds(10));
+  history_.Put(first, Loss(6, 4));
+  service_->Flush();
+  EXPECT_EQ(ear_.heard(), Heard{"firing two_writers 5"});
+  history_.clock().Advance(std::chrono::seconds(61));
+  history_.Put(second, Loss(7, 4));
+  service_->Tick();
+  history_.Put(second, Loss(8, 4));
+  service_->Flush();
+  EXPECT_EQ(ear_.heard(), (Heard{"firing two_writers 5", "resolved two_writers 8"}));
 }
 
 TEST_F(AlertServiceTest, AnAnnouncedEndIsNotStalled) {

@@ -44,6 +44,7 @@ class AlertEngine::Impl {
     return OkStatus();
   }
 
+  int64_t known_through() const { return restored_step_; }
   std::vector<Alert> Open() const { return book_.Open(); }
   std::string SaveState() const { return StateToJson(book_); }
 
@@ -69,6 +70,7 @@ std::vector<AlertEvent> AlertEngine::Observe(const detect::StepSample& sample) {
 }
 std::vector<AlertEvent> AlertEngine::Tick(double seconds) { return impl_->Tick(seconds); }
 std::vector<Alert> AlertEngine::Open() const { return impl_->Open(); }
+int64_t AlertEngine::known_through() const { return impl_->known_through(); }
 std::string AlertEngine::SaveState() const { return impl_->SaveState(); }
 Status AlertEngine::RestoreState(std::string_view state) { return impl_->RestoreState(state); }
 

@@ -309,6 +309,18 @@ TEST(Unmonitored, SampledFramesBetweenScalarOnesAreNormal) {
   EXPECT_EQ(FirstFiring(scenario.Play(), "unmonitored"), nullptr) << Dump(scenario.Play());
 }
 
+TEST(TwoWriters, WarnsWhileBothWrite) {
+  Scenario scenario;
+  scenario.Event(1000, Kind::kTwoWriters, -1, "two processes write as rank 3").Event(1500, Kind::kOneWriter);
+  const auto events = scenario.Play();
+  const AlertEvent* fired = FirstFiring(events, "two_writers", Severity::kWarning);
+  ASSERT_NE(fired, nullptr);
+  EXPECT_EQ(fired->step, 1000);
+  EXPECT_EQ(fired->alert.summary, "two processes write as rank 3");
+  EXPECT_FALSE(FiresAtEnd(events, "two_writers"));
+  EXPECT_EQ(FirstFiring(Scenario().Event(1000, Kind::kOneWriter).Play(), "two_writers"), nullptr);
+}
+
 TEST(GuardMissing, ResumedWithoutItsStateIsCriticalUntilItIsOn) {
   Scenario scenario;
   scenario.Event(1000, Kind::kGuardMissing).Event(1500, Kind::kGuardOn);

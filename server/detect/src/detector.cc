@@ -13,6 +13,7 @@ class Detector::Impl {
   Impl(const RunInfo& info, const DetectorOptions& options) : view_(info), context_(info, options) {
     Add(MakeNonFinite());
     Add(MakeGuardMissing());
+    Add(MakeTwoWriters());
     Add(MakeRoundingBias(info));
     Add(MakeDeltaError(info));
     Add(MakeQkRunaway(info));

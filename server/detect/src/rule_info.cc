@@ -13,6 +13,10 @@ constexpr RuleInfo kRules[] = {
      "Stop. Find the first module that is not finite at this step; resume from the last checkpoint."},
     {"guard_missing", 1, 1, "training resumed without the guard's state although the guard was on",
      "Stop, load guard.state_dict() beside the model's, resume."},
+    {"two_writers", 1, 1, "two live processes send as the same rank of the attempt",
+     "Stop one of them: they may write the same checkpoints, and what the rules see is a mixture of both. "
+     "Give "
+     "each process its own rank, or its own attempt."},
     {"rounding_bias", 1, 3,
      "the attention output is rounded to one side, or its error is larger than rounding",
      "Compare the attention kernel with an fp32 reference on this head; keep P*V accumulation in fp32, or "

@@ -23,5 +23,6 @@ std::unique_ptr<Rule> MakeNonFinite();
 std::unique_ptr<Rule> MakeStalled();
 std::unique_ptr<Rule> MakeUnmonitored();
 std::unique_ptr<Rule> MakeGuardMissing();
+std::unique_ptr<Rule> MakeTwoWriters();
 
 }  // namespace foreshock::detect

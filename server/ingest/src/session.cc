@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "attempts.h"
 #include "foreshock/base/logging.h"
@@ -141,7 +142,7 @@ Status Session::Fill(wire::Record record, store::Append* append) {
       append->quarantine =
           "record: type " + std::to_string(static_cast<int>(append->type)) + " is not known to this server";
   }
-  if (append->head.seq == 0) return Status(Code::kInvalidArgument, "seq: 0, counts from 1");
+  FS_RETURN_IF_ERROR(wire::CheckSeq(append->head.seq));
   if (append->frame == nullptr || !append->quarantine.empty()) return OkStatus();
   Status verdict = shape_->Check(*append->frame);
   if (verdict.ok()) verdict = steps_->Check(append->frame->step);
@@ -152,7 +153,9 @@ Status Session::Fill(wire::Record record, store::Append* append) {
 // Data may be old (a spool's backlog), never from the future: the largest difference is the best estimate.
 void Session::MeasureSkew(uint64_t time_unix_ns, store::Append* append) {
   if (time_unix_ns == 0) return;
-  const int64_t difference = static_cast<int64_t>(time_unix_ns) - append->received_unix_ns;
+  constexpr uint64_t kLatest = std::numeric_limits<int64_t>::max();
+  append->sent_unix_ns = static_cast<int64_t>(std::min(time_unix_ns, kLatest));
+  const int64_t difference = append->sent_unix_ns - append->received_unix_ns;
   skew_ns_ = std::max(skew_ns_.value_or(difference), difference);
   append->clock_skew_ns = skew_ns_;
 }

@@ -52,9 +52,8 @@ bool AnyRotated(const std::vector<Entry>& entries) {
 }
 
 bool IsPartial(const std::vector<std::pair<uint32_t, const wire::Series*>>& sources) {
-  return std::any_of(sources.begin(), sources.end(), [](const auto& source) {
-    return (source.second->flags & wire::kPartial) != 0 || source.second->values_per_head > 1;
-  });
+  return std::any_of(sources.begin(), sources.end(),
+                     [](const auto& source) { return (source.second->flags & wire::kPartial) != 0; });
 }
 
 // A single sender's series stays as it is.

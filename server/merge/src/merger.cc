@@ -66,7 +66,7 @@ class MergerImpl final : public Merger, private store::Observer {
   }
   void OnFrame(const store::Origin& origin, const std::shared_ptr<const wire::Frame>& frame) override {
     std::lock_guard lock(mutex_);
-    Of(origin).AddFrame(origin.source.rank, frame, clock_.MonotonicNanos());
+    Of(origin).AddFrame(origin.source.rank, origin.source.incarnation, frame, clock_.MonotonicNanos());
     news_ = true;
     wake_.notify_one();
   }

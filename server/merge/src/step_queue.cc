@@ -15,15 +15,23 @@ void StepQueue::AddSource(uint32_t rank, uint32_t world_size, uint32_t incarnati
   last_done_.reset();
 }
 
-void StepQueue::AddFrame(uint32_t rank, const std::shared_ptr<const wire::Frame>& frame, int64_t now_ns) {
+void StepQueue::AddFrame(uint32_t rank, uint32_t incarnation, const std::shared_ptr<const wire::Frame>& frame,
+                         int64_t now_ns) {
   const auto [it, fresh] = steps_.try_emplace(frame->step);
   Step& step = it->second;
   if (fresh) step.first_seen_ns = now_ns;
   step.held = step.held && world_size_ == 1 && steps_.size() <= kHeldSteps;
+  Parts& parts = step.parts[rank];
+  const std::pair<uint32_t, uint64_t> first{incarnation, frame->seq - frame->part};
+  if (first < parts.frame) return;
+  if (first > parts.frame) {
+    parts = {first, {}};
+    step.ranks.erase(rank);
+    step.only.clear();  // in a world of one rank all were its own
+  }
+  if (!parts.seen.insert(frame->part).second) return;
   if (step.held) step.only.push_back(frame);
-  std::set<uint32_t>& parts = step.parts[rank];
-  parts.insert(frame->part);
-  if (parts.size() < std::max(frame->parts, 1u)) return;
+  if (parts.seen.size() < std::max(frame->parts, 1u)) return;
   step.ranks.insert(rank);
   // A rank that missed a step is waited for again once it is back in time.
   if (!last_done_ || frame->step > *last_done_) gone_.erase(rank);
@@ -55,7 +63,8 @@ std::optional<StepQueue::Due> StepQueue::Take(int64_t now_ns) {
   due.amended = !step.first_time && last_done_ && due.step <= *last_done_;
   const bool in_time = now_ns - step.first_seen_ns < wait_ns_;
   if (!step.due_now && in_time && IsWaitedFor(step, due.amended)) return std::nullopt;
-  const bool held = world_size_ == 1 && step.held;
+  // What amends may be older than what was merged (two processes): the store knows which one counts.
+  const bool held = world_size_ == 1 && step.held && !due.amended;
   if (held && step.only.size() == 1) due.only = step.only.front();
   if (held && step.only.size() > 1) {
     std::vector<wire::Frame> parts;
@@ -74,7 +83,12 @@ void StepQueue::GiveBack(const Due& due) {
   Step& step = steps_[due.step];
   step.due_now = true;
   step.first_time = !due.amended;
-  if (due.only != nullptr) step.only.insert(step.only.begin(), due.only);
+  // With what came meanwhile it is no longer the whole story: the store has it.
+  if (due.only != nullptr && step.parts.empty() && step.only.empty()) {
+    step.only.push_back(due.only);
+  } else {
+    step.held = false;
+  }
 }
 
 }  // namespace foreshock::merge

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "foreshock/wire/types.h"
@@ -20,8 +21,10 @@ class StepQueue {
   void AddSource(uint32_t rank, uint32_t world_size, uint32_t incarnation);
   // A rank will send no more.
   void Leave(uint32_t rank) { gone_.insert(rank); }
-  // A frame, or a part of one.
-  void AddFrame(uint32_t rank, const std::shared_ptr<const wire::Frame>& frame, int64_t now_ns);
+  // A frame, or a part of one. Parts belong together by incarnation and seq - part; where a rank sends a step
+  // again (another process, the same one once more) the newest counts and is waited for.
+  void AddFrame(uint32_t rank, uint32_t incarnation, const std::shared_ptr<const wire::Frame>& frame,
+                int64_t now_ns);
   // A step left over by an earlier life, and who has sent it.
   void AddLeftOver(int64_t step, const std::set<uint32_t>& ranks, int64_t now_ns);
 
@@ -42,12 +45,17 @@ class StepQueue {
   static constexpr size_t kHeldSteps = 1024;
 
  private:
+  // What has come of one frame: who sent it, the number of its first part.
+  struct Parts {
+    std::pair<uint32_t, uint64_t> frame{0, 0};
+    std::set<uint32_t> seen;
+  };
   struct Step {
     int64_t first_seen_ns = 0;
     bool due_now = false;
-    bool first_time = false;                       // given back: not merged before, whatever last_done_ says
-    std::set<uint32_t> ranks;                      // that have sent all parts
-    std::map<uint32_t, std::set<uint32_t>> parts;  // rank -> parts that came
+    bool first_time = false;          // given back: not merged before, whatever last_done_ says
+    std::set<uint32_t> ranks;         // that have sent all parts
+    std::map<uint32_t, Parts> parts;  // by rank
     std::vector<std::shared_ptr<const wire::Frame>> only;  // the parts, in a world of one rank
     bool held = true;                                      // `only` has all of them
   };

@@ -114,6 +114,35 @@ TEST_F(MergerTest, PartsOfOneRankAreJoinedFirst) {
   EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 10, false}}));
 }
 
+// A process dies between two parts; the one after it sends the whole step. One frame may not be made of both.
+TEST_F(MergerTest, PartsOfTwoProcessesOfOneRankAreNotMixed) {
+  const auto old = Rank(0, 1, 1);
+  Send(old, 1, 10, 0, 2);
+  const auto now = Rank(0, 1, 2);
+  Send(now, 1, 20, 0, 2);
+  EXPECT_EQ(Tick(), std::vector<Heard>{}) << "the new one's part 1 is not here";
+  Send(now, 1, 20, 1, 2);
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 20, false}}));
+}
+
+TEST_F(MergerTest, TwoLiveProcessesOfOneRankAreBothKeptAndTheNewestCounts) {
+  const auto first = Rank(0, 1, 1), second = Rank(0, 1, 2);
+  Send(second, 1, 20);
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 20, false}}));
+  Send(first, 1, 10);
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 20, true}}));
+  std::vector<float> tokens;
+  store::FrameQuery every{.run = "run", .rank = 0, .every_incarnation = true};
+  ASSERT_TRUE(store_
+                  ->ReadFrames(every,
+                               [&](const store::StoredFrame& stored) {
+                                 tokens.push_back(stored.frame.Find(kTokens)->values[0]);
+                                 return true;
+                               })
+                  .ok());
+  EXPECT_EQ(tokens, (std::vector<float>{10, 20}));
+}
+
 TEST_F(MergerTest, WaitsForAllRanksAndKeepsTheOrderOfSteps) {
   const auto a = Rank(0, 2), b = Rank(1, 2, 2);
   Send(a, 1, 1);

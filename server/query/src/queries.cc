@@ -68,7 +68,7 @@ v1::Run Queries::ToRun(const store::RunInfo& info) const {
   for (const store::AttemptInfo& attempt : info.attempts) {
     v1::Attempt& a = *run.add_attempts();
     ToProto(attempt, &a);
-    a.set_state(ToProto(store::StateOf(attempt, now, silent_ns)));
+    a.set_state(ToProto(store::StateOf(attempt, now, silent_ns, options_.store->listening())));
   }
   run.set_state(run.attempts(run.attempts_size() - 1).state());
   if (const store::SourceInfo* lead = info.newest().lead()) AddHello(*lead->hello, &run);
@@ -178,7 +178,8 @@ Result<v1::ListEventsReply> Queries::ListEvents(const v1::ListEventsRequest& req
 Result<v1::RunState> Queries::StateOf(const std::string& run) const {
   FS_ASSIGN_OR_RETURN(const store::RunInfo info, options_.store->GetRun(run));
   const auto silent_ns = static_cast<int64_t>(options_.silent_after_seconds * 1e9);
-  return ToProto(store::StateOf(info.newest(), options_.clock->WallNanos(), silent_ns));
+  return ToProto(
+      store::StateOf(info.newest(), options_.clock->WallNanos(), silent_ns, options_.store->listening()));
 }
 
 int64_t Queries::LastStep(const std::string& run) const {

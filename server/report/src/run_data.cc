@@ -195,8 +195,9 @@ Result<RunData> ReadRun(const ReportOptions& options, const std::string& run) {
   RunData data;
   data.attempt = info.newest();
   data.earlier_attempts = info.attempts.size() - 1;
-  data.state = store::StateOf(data.attempt, options.clock->WallNanos(),
-                              static_cast<int64_t>(options.silent_after_seconds * 1e9));
+  data.state =
+      store::StateOf(data.attempt, options.clock->WallNanos(),
+                     static_cast<int64_t>(options.silent_after_seconds * 1e9), options.store->listening());
   FS_ASSIGN_OR_RETURN(data.loss, ReadLoss(*options.store, data.attempt));
   data.story = TellLoss(data.loss, kLossSampleSteps);
   FS_RETURN_IF_ERROR(ReadAlertsAndActions(options, &data));

@@ -55,10 +55,13 @@ AppendOutcome StoreImpl::Plan(const Append& record, Pending* pending) {
   }
   pending->changes = true;
   const uint64_t missing = seq - source.durable_seq - 1;
-  source.dropped += record.head.dropped_before;
-  source.gaps += missing - std::min(missing, record.head.dropped_before);
+  // No more than there are numbers below its own: a count, whatever the sender says.
+  const uint64_t declared = std::min(record.head.dropped_before, seq - 1);
+  source.dropped += declared;
+  source.gaps += missing - std::min(missing, declared);
   source.durable_seq = seq;
   source.last_unix_ns = std::max(source.last_unix_ns, record.received_unix_ns);
+  source.last_sent_unix_ns = std::max(source.last_sent_unix_ns, record.sent_unix_ns);
   if (record.clock_skew_ns) source.clock_skew_ns = *record.clock_skew_ns;
   if (!record.quarantine.empty()) {
     ++source.quarantined;

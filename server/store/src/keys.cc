@@ -75,6 +75,7 @@ class KeyReader {
 
 std::string FormatKey() { return KeyWriter(Table::kFormat).Take(); }
 std::string NextRunKey() { return KeyWriter(Table::kNextRun).Take(); }
+std::string AliveKey() { return KeyWriter(Table::kAlive).Take(); }
 std::string RunKey(uint32_t run) { return KeyWriter(Table::kRun).U32(run).Take(); }
 std::string AttemptKey(uint32_t run, uint32_t attempt) {
   return KeyWriter(Table::kAttempt).U32(run).U32(attempt).Take();

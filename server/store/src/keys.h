@@ -15,6 +15,7 @@ namespace foreshock::store {
 enum class Table : char {
   kFormat = '0',      // -> version of the format
   kNextRun = '1',     // -> the next run's number
+  kAlive = '2',       // -> when the server was last alive
   kRun = 'R',         // run -> name, times
   kAttempt = 'A',     // run, attempt -> name, source of the name, time
   kSource = 'S',      // run, attempt, rank, incarnation -> incarnation's random number, Hello
@@ -28,6 +29,7 @@ enum class Table : char {
 
 std::string FormatKey();
 std::string NextRunKey();
+std::string AliveKey();
 std::string RunKey(uint32_t run);
 std::string AttemptKey(uint32_t run, uint32_t attempt);
 std::string SourceKey(Table table, const SourceId& id);

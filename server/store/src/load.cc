@@ -73,6 +73,8 @@ Status StoreImpl::Load() {
   FS_RETURN_IF_ERROR(LoadTable(*db_, Table::kAttempt, LoadAttempt, &registry_));
   FS_RETURN_IF_ERROR(LoadTable(*db_, Table::kSource, LoadSource, &registry_));
   FS_RETURN_IF_ERROR(LoadTable(*db_, Table::kCounters, LoadCounters, &registry_));
+  const Result<std::string> alive = db_->Get(AliveKey());
+  if (alive.ok()) alive_before_ns_ = std::strtoll(alive->c_str(), nullptr, 10);
   const Result<std::string> next = db_->Get(NextRunKey());
   if (next.ok()) registry_.next_run = static_cast<uint32_t>(std::strtoul(next->c_str(), nullptr, 10));
   return db_->Scan(TablePrefix(Table::kUnmerged), {}, [this](std::string_view key, std::string_view) {

@@ -26,6 +26,7 @@ enum Counters : uint32_t {
   kSkew = 10,
   kLast = 11,
   kGoodbye = 12,
+  kLastSent = 13,
 };
 
 template <typename Read>
@@ -134,6 +135,7 @@ std::string EncodeCounters(const SourceInfo& s) {
   w.add_sint64(kSkew, s.clock_skew_ns);
   w.add_int64(kLast, s.last_unix_ns);
   if (s.goodbye) w.add_bytes(kGoodbye, wire::Encode(*s.goodbye));
+  w.add_int64(kLastSent, s.last_sent_unix_ns);
   return out;
 }
 
@@ -172,6 +174,9 @@ Status DecodeCounters(std::string_view bytes, SourceInfo* s) {
         break;
       case kLast:
         s->last_unix_ns = r.get_int64();
+        break;
+      case kLastSent:
+        s->last_sent_unix_ns = r.get_int64();
         break;
       case kGoodbye: {
         FS_ASSIGN_OR_RETURN(wire::Goodbye goodbye, wire::DecodeGoodbye(std::string(r.get_string())));

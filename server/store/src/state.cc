@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "foreshock/server/store/types.h"
@@ -13,7 +14,32 @@ const SourceInfo* AttemptInfo::lead() const {
   return newest;
 }
 
-RunState StateOf(const AttemptInfo& attempt, int64_t now_unix_ns, int64_t silent_after_ns) {
+std::vector<Rivals> RivalsOf(const AttemptInfo& attempt) {
+  constexpr int64_t kSameHostNs = 2'000'000'000, kOtherHostNs = 60'000'000'000;
+  std::map<uint32_t, Rivals> by_rank;
+  for (const SourceInfo& earlier : attempt.sources) {
+    for (const SourceInfo& later : attempt.sources) {
+      if (earlier.id.rank != later.id.rank || earlier.last_sent_unix_ns == 0) continue;
+      if (earlier.hello->started_unix_ns == 0 ||
+          earlier.hello->started_unix_ns >= later.hello->started_unix_ns) {
+        continue;
+      }
+      const auto started = static_cast<int64_t>(later.hello->started_unix_ns);
+      const int64_t grace = earlier.hello->host == later.hello->host ? kSameHostNs : kOtherHostNs;
+      if (earlier.last_sent_unix_ns - grace <= started) continue;
+      Rivals& rivals = by_rank[later.id.rank];
+      const bool newer = rivals.later == nullptr || rivals.later->id.incarnation < later.id.incarnation ||
+                         (rivals.later == &later && rivals.earlier->id.incarnation < earlier.id.incarnation);
+      if (newer) rivals = {later.id.rank, &earlier, &later};
+    }
+  }
+  std::vector<Rivals> all;
+  for (const auto& [rank, rivals] : by_rank) all.push_back(rivals);
+  return all;
+}
+
+RunState StateOf(const AttemptInfo& attempt, int64_t now_unix_ns, int64_t silent_after_ns,
+                 const Listening& listening) {
   std::map<uint32_t, const SourceInfo*> newest;  // by rank
   for (const SourceInfo& source : attempt.sources) newest[source.id.rank] = &source;
   size_t finished = 0;
@@ -32,7 +58,10 @@ RunState StateOf(const AttemptInfo& attempt, int64_t now_unix_ns, int64_t silent
   }
   if (stopped) return RunState::kStopped;
   if (finished >= attempt.world_size) return RunState::kFinished;
-  return now_unix_ns - attempt.last_unix_ns > silent_after_ns ? RunState::kSilent : RunState::kRunning;
+  int64_t heard = attempt.last_unix_ns;
+  const bool was_live = listening.before_unix_ns - heard <= silent_after_ns;
+  if (listening.before_unix_ns != 0 && was_live) heard = std::max(heard, listening.since_unix_ns);
+  return now_unix_ns - heard > silent_after_ns ? RunState::kSilent : RunState::kRunning;
 }
 
 }  // namespace foreshock::store

@@ -185,6 +185,19 @@ Result<std::vector<Store::Unmerged>> StoreImpl::UnmergedSteps() const {
   return steps;
 }
 
+Status StoreImpl::Beat(int64_t now_unix_ns) {
+  int64_t none = 0;
+  listening_since_ns_.compare_exchange_strong(none, now_unix_ns);
+  Batch batch;
+  batch.Put(AliveKey(), std::to_string(now_unix_ns));
+  return db_->Write(batch, false);
+}
+
+Listening StoreImpl::listening() const {
+  const int64_t since = listening_since_ns_;
+  return since == 0 ? Listening{} : Listening{alive_before_ns_, since};
+}
+
 Store::Stats StoreImpl::stats() const {
   Stats stats;
   stats.wal_bytes = db_->wal_bytes();

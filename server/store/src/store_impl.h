@@ -49,6 +49,8 @@ class StoreImpl final : public Store {
   Result<std::vector<MetaEntry>> ScanMetaOfAllRuns(std::string_view kind) const override;
 
   std::unique_ptr<Subscription> Subscribe(Observer* observer) override { return observers_.Add(observer); }
+  Status Beat(int64_t now_unix_ns) override;
+  Listening listening() const override;
   Status health() const override { return db_->health(); }
   Stats stats() const override;
 
@@ -80,6 +82,7 @@ class StoreImpl final : public Store {
   std::map<std::string, uint64_t> marks_;  // guarded by write_mutex_: key of kUnmerged -> stamp
   std::atomic<uint64_t> stamp_{1};
   std::atomic<uint64_t> records_{0};
+  std::atomic<int64_t> alive_before_ns_{0}, listening_since_ns_{0};
   mutable std::shared_mutex registry_mutex_;  // guards registry_; written only under write_mutex_ as well
   Registry registry_;
   Observers observers_;

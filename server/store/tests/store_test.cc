@@ -243,6 +243,57 @@ TEST_F(StoreTest, EventsAndGoodbye) {
   EXPECT_EQ(StateOf(*store_->GetAttempt("run", ""), 0, 1), RunState::kFinished);
 }
 
+// A server that was away for an hour cannot say of a run that it was silent for an hour.
+TEST_F(StoreTest, SilenceIsNotCountedWhileTheServerWasAway) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  const SourceInfo source = Source(HelloOf("run"));
+  Records records(source.id);
+  records.Frame(1, 1);
+  records.list[0].received_unix_ns = 1000 * kSecond;
+  Put(records);
+  const auto state = [&](int64_t now_s) {
+    return StateOf(*store_->GetAttempt("run", ""), now_s * kSecond, 120 * kSecond, store_->listening());
+  };
+  ASSERT_TRUE(store_->Beat(1010 * kSecond).ok());
+  EXPECT_EQ(state(1100), RunState::kRunning);
+  Reopen();  // killed; it comes back an hour later
+  EXPECT_EQ(store_->GetAttempt("run", "")->last_unix_ns, 1000 * kSecond) << "kept over a restart";
+  EXPECT_EQ(state(4700), RunState::kSilent) << "before it says that it listens";
+  ASSERT_TRUE(store_->Beat(4700 * kSecond).ok());
+  EXPECT_EQ(state(4710), RunState::kRunning);
+  EXPECT_EQ(state(4830), RunState::kSilent) << "nothing came since";
+  // A run that was silent before the server went away stays so.
+  ASSERT_TRUE(store_->Beat(4830 * kSecond).ok());
+  Reopen();
+  ASSERT_TRUE(store_->Beat(9000 * kSecond).ok());
+  EXPECT_EQ(state(9001), RunState::kSilent);
+}
+
+TEST_F(StoreTest, RivalsAreTwoLiveProcessesOfOneRank) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  const auto rivals = [&](int64_t later_start_s, const std::string& later_host, int64_t earlier_sent_s) {
+    AttemptInfo attempt;
+    wire::Hello first, second;
+    first.host = "a";
+    first.started_unix_ns = 100 * kSecond;
+    second.host = later_host;
+    second.started_unix_ns = static_cast<uint64_t>(later_start_s * kSecond);
+    SourceInfo earlier, later;
+    earlier.id = {1, 1, 3, 1}, later.id = {1, 1, 3, 2};
+    earlier.hello = std::make_shared<const wire::Hello>(first);
+    later.hello = std::make_shared<const wire::Hello>(second);
+    earlier.last_sent_unix_ns = earlier_sent_s * kSecond;
+    attempt.sources = {earlier, later};
+    return RivalsOf(attempt).size();
+  };
+  EXPECT_EQ(rivals(200, "a", 199), 0u) << "restarted";
+  EXPECT_EQ(rivals(200, "a", 210), 1u);
+  EXPECT_EQ(rivals(200, "b", 230), 0u) << "on another host, whose clock may differ";
+  EXPECT_EQ(rivals(200, "b", 261), 1u);
+  EXPECT_EQ(rivals(200, "a", 0), 0u) << "nothing sent";
+  EXPECT_EQ(rivals(100, "a", 500), 0u) << "started at once: nobody can say who is the other one's copy";
+}
+
 TEST_F(StoreTest, QuarantineIsKeptApartAndAcknowledged) {
   const SourceInfo source = Source(HelloOf("run"));
   Records records(source.id);

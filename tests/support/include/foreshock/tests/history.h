@@ -149,7 +149,7 @@ class History {
     record.type = type;
     record.payload = wire::Encode(message);
     record.head = {message.seq, message.step, 0};
-    record.received_unix_ns = clock_.WallNanos();
+    record.received_unix_ns = record.sent_unix_ns = clock_.WallNanos();
     return record;
   }
   void Write(store::Append record) {

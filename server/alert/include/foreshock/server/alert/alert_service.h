@@ -3,7 +3,8 @@
 // One AlertEngine per (run, attempt) reads the merged frames and events that the store tells of. Alerts and
 // the engines' states are written to the store together before anyone hears of them, so that after a crash
 // nothing fires twice and nothing is lost: an engine is rebuilt by reading the attempt's history again,
-// silently up to the state that was saved.
+// silently up to the state that was saved (of a long one a bounded part, RebuildOptions), and judging all that
+// follows.
 //
 // The way an attempt ends:
 //   Goodbye finished, stopped   its open alerts resolve, "run finished" or "run stopped"
@@ -43,12 +44,23 @@ class AlertListener {
   virtual void OnAlert(const AlertRecord& record) = 0;
 };
 
+// What of a long history is read to rebuild an engine's baselines, in steps: all of its begin and its end, and
+// of what lies between equal blocks at equal distances. A history that is no longer than this is read whole.
+struct RebuildOptions {
+  int64_t head_steps = 5'000;
+  int64_t tail_steps = 50'000;
+  int64_t blocks = 2'000;
+  int64_t block_steps = 20;  // more than two sampling intervals, so that a block holds signals of heads
+  int64_t most_steps() const { return head_steps + tail_steps + blocks * block_steps; }
+};
+
 struct AlertOptions {
   detect::DetectorOptions detector;
   // What waits to be judged, in records. Beyond it the service reads from the store what it missed.
   size_t queue_capacity = 8192;
   std::chrono::milliseconds tick_interval{10'000};  // how often silence is measured
   std::chrono::milliseconds save_interval{60'000};  // engines' states without news; less: shorter rebuilds
+  RebuildOptions rebuild;
   double failed_hold_seconds = 3600;
   double supersede_after_seconds = 60;
   double abandon_after_seconds = 86'400;

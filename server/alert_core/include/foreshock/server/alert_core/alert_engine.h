@@ -39,6 +39,9 @@ class AlertEngine {
   // Pending and firing alerts, in the order of their first evidence.
   std::vector<Alert> Open() const;
 
+  // The last step that a restored state has judged: samples up to it only rebuild the baselines. -1: none.
+  int64_t known_through() const;
+
   // Everything but the detector's baselines, as one JSON text.
   std::string SaveState() const;
   // Call before the first Observe. kDataLoss for a text that SaveState did not write, kInvalidArgument for

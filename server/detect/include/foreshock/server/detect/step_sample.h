@@ -43,6 +43,8 @@ struct StepEvent {
     kFinished,      // announced end, all well
     kFailed,        // announced end, not well
     kUnmonitored,   // a part of the model is not measured; text says why
+    kTwoWriters,    // two live processes send as the same rank; text says which
+    kOneWriter,     // not any more
     kNote,
   };
   Kind kind = Kind::kNote;

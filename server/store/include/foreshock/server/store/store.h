@@ -167,6 +167,11 @@ class Store {
   // The observer (not owned) is called until the Subscription dies; its death waits for a running call.
   virtual std::unique_ptr<Subscription> Subscribe(Observer* observer) = 0;
 
+  // A sign of life, for listening(): call it when serving begins and every few seconds. Not synced.
+  virtual Status Beat(int64_t now_unix_ns) = 0;
+  // Zeros before the first Beat.
+  virtual Listening listening() const = 0;
+
   // Ok, or why writes fail at present.
   virtual Status health() const = 0;
 

@@ -41,6 +41,7 @@ struct SourceInfo {
   std::optional<int64_t> first_step, last_step;  // of frames in good standing
   int64_t clock_skew_ns = 0;                     // sender's clock minus the server's
   int64_t first_unix_ns = 0, last_unix_ns = 0;   // of records, by the server's clock
+  int64_t last_sent_unix_ns = 0;  // the latest of its records, by the sender's clock; 0: unknown
   std::optional<wire::Goodbye> goodbye;
 };
 
@@ -60,10 +61,28 @@ struct AttemptInfo {
   const SourceInfo* lead() const;
 };
 
+// When the server could hear anybody. A run is not silent because the server was away.
+struct Listening {
+  int64_t before_unix_ns = 0;  // the last sign of life of the server's life before this one; 0: none
+  int64_t since_unix_ns = 0;   // since when this life listens
+};
+
+// Two live processes that send as the same rank: the earlier one has sent a record that is younger than the
+// later one's start, by the senders' clocks (with 2 s of grace on one host, 60 s between hosts). The newest
+// such pair of each rank. A restarted process makes none, whatever a spool still holds of the old one.
+struct Rivals {
+  uint32_t rank = 0;
+  const SourceInfo* earlier = nullptr;  // into the attempt
+  const SourceInfo* later = nullptr;
+};
+std::vector<Rivals> RivalsOf(const AttemptInfo& attempt);
+
 // What an attempt is doing. The newest incarnation of every rank counts: failed when one said so, else
 // stopped likewise, finished when all ranks of the world did; else silent when the last record came more than
-// `silent_after_ns` before `now_unix_ns`, else running.
-RunState StateOf(const AttemptInfo& attempt, int64_t now_unix_ns, int64_t silent_after_ns);
+// `silent_after_ns` before `now_unix_ns`, else running. An attempt that was not silent when the server went
+// away has `silent_after_ns` anew from when it is back.
+RunState StateOf(const AttemptInfo& attempt, int64_t now_unix_ns, int64_t silent_after_ns,
+                 const Listening& listening = {});
 
 struct RunInfo {
   std::string run;
@@ -86,6 +105,7 @@ struct Append {
   // by readers of frames and events.
   std::string quarantine;
   int64_t received_unix_ns = 0;
+  int64_t sent_unix_ns = 0;  // by the sender's clock, 0: unknown
   std::optional<int64_t> clock_skew_ns;
 };
 
