@@ -37,6 +37,15 @@ void WithFault(RunRecord* record) {
   (*record->run.mutable_labels())["fault_step"] = std::to_string(kOnset);
 }
 
+// As the trainer tells it.
+void NoteFault(RunRecord* record, const std::string& detail, int64_t step) {
+  v1::Event event;
+  event.set_kind(v1::EVENT_KIND_NOTE);
+  event.set_detail(detail);
+  event.set_step(step);
+  record->events.push_back(event);
+}
+
 void AddAlert(RunRecord* record, v1::Severity severity, int64_t fired, int64_t resolved) {
   v1::Alert alert;
   alert.set_attempt("a1");
@@ -169,6 +178,18 @@ TEST(Verdict, NamesReadBack) {
     EXPECT_EQ(ParseVerdict(VerdictName(v)), v);
   }
   EXPECT_FALSE(ParseVerdict("fine"));
+}
+
+TEST(Summary, AFaultThatANoteTellsIsShownWithItsFirstStep) {
+  RunRecord faulty = Record("faulty", 3.7f);
+  NoteFault(&faulty, "learning rate halved", 900);
+  NoteFault(&faulty, "fault delta:0.01", kOnset);
+  const auto s = Summarise({faulty});
+  EXPECT_EQ(s[0].fault, "delta:0.01");
+  EXPECT_EQ(s[0].onset_step, kOnset);
+  const std::string text = RenderSummaries(s, Style{});
+  EXPECT_NE(text.find("delta:0.01 from step " + std::to_string(kOnset)), std::string::npos) << text;
+  EXPECT_EQ(text.find("not told"), std::string::npos);
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <map>
 #include <random>
 
 #include <unistd.h>
 
-#include "foreshock/wire/codec.h"
+#include "foreshock/wire/check.h"
 #include "run.h"
 
 namespace foreshock::sdk {
@@ -48,16 +49,17 @@ Status Bad(const std::string& field, const std::string& value, const std::string
   return Status(Code::kInvalidArgument, field + ": " + value + ", " + limit);
 }
 
-Status CheckName(const char* field, const std::string& name) {
-  if (name.size() > wire::kMaxNameBytes) {
-    return Bad(field, std::to_string(name.size()) + " bytes",
-               "at most " + std::to_string(wire::kMaxNameBytes));
+Status ReadLabels(const fs_options& in, std::map<std::string, std::string>* labels) {
+  for (uint32_t i = 0; i < in.label_count && in.labels != nullptr; ++i) {
+    const std::string text = Text(in.labels[i]);
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) return Bad("labels", "'" + text + "'", "must be key=value");
+    const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
+    FS_RETURN_IF_ERROR(wire::CheckLabel(key, value));
+    (*labels)[key] = value;
   }
-  const bool printable =
-      std::all_of(name.begin(), name.end(), [](unsigned char c) { return c >= 0x20 && c != 0x7f; });
-  if (!printable) return Bad(field, "holds a control character", "must be printable");
-  if (!name.empty() && name[0] == '/') return Bad(field, "'" + name + "'", "must not begin with '/'");
-  return OkStatus();
+  if (labels->size() <= wire::kMaxLabels) return OkStatus();
+  return Bad("labels", std::to_string(labels->size()), "at most " + std::to_string(wire::kMaxLabels));
 }
 
 Status CheckNumbers(const fs_options& options, uint32_t rank, uint32_t world_size) {
@@ -96,13 +98,13 @@ Result<RunOptions> ReadOptions(const fs_options& in, const Environment& environm
   hello.world_size = NumberOr(in.world_size, environment, "WORLD_SIZE", "SLURM_NTASKS", 1);
   hello.local_world_size = NumberOr(in.local_world_size, environment, "LOCAL_WORLD_SIZE",
                                     "SLURM_NTASKS_PER_NODE", hello.world_size);
-  FS_RETURN_IF_ERROR(CheckName("run", hello.run));
+  FS_RETURN_IF_ERROR(wire::CheckName("run", hello.run));
   FS_RETURN_IF_ERROR(CheckNumbers(in, hello.rank, hello.world_size));
 
   hello.incarnation = RandomNumber();
   const Attempt attempt = DiscoverAttempt(Text(in.attempt), environment, out.exporter.address.kind,
                                           hello.world_size, hello.local_world_size, hello.incarnation);
-  FS_RETURN_IF_ERROR(CheckName("attempt", attempt.name));
+  if (!attempt.name.empty()) FS_RETURN_IF_ERROR(wire::CheckName("attempt", attempt.name));
   hello.attempt = attempt.name;
   hello.attempt_source = attempt.source;
   char host[256] = "";
@@ -115,6 +117,9 @@ Result<RunOptions> ReadOptions(const fs_options& in, const Environment& environm
   for (uint32_t i = 0; i < in.allowed_action_count && in.allowed_actions != nullptr; ++i) {
     hello.allowed_actions.push_back(Text(in.allowed_actions[i]));
   }
+  FS_RETURN_IF_ERROR(ReadLabels(in, &hello.labels));
+  // What every receiver would refuse is refused here, where somebody reads the reason.
+  FS_RETURN_IF_ERROR(wire::CheckHello(hello));
 
   SamplerOptions& sampler = out.sampler;
   sampler.attention_every_steps = in.attention_every_steps;
@@ -128,6 +133,7 @@ Result<RunOptions> ReadOptions(const fs_options& in, const Environment& environm
   sampler.replicas = static_cast<uint32_t>(in.replicas);
   sampler.queue_frames = in.queue_frames;
   sampler.queue_bytes = in.queue_bytes;
+  sampler.snapshot_bytes = in.snapshot_bytes;
 
   ExporterOptions& exporter = out.exporter;
   exporter.window_bytes = in.window_bytes;

@@ -199,7 +199,7 @@ fs_status fs_run::SetWeights(uint32_t layer, const fs_weights* wq, const fs_weig
 fs_status fs_run::WeightsReplaced() {
   if (sampler_ == nullptr) return FS_OK;
   if (sampler_->in_step()) return Fail(FS_ERR_STATE, "fs_weights_replaced: within a step");
-  sampler_->weights().Invalidate();
+  sampler_->InvalidateWeights();
   return FS_OK;
 }
 
@@ -221,7 +221,22 @@ fs_status fs_run::Unmonitored(const char* name, const char* reason) {
   return FS_OK;
 }
 
+// Layers whose copy does not fit are said to be unmonitored, with what they would need.
+void fs_run::TellSnapshots() {
+  const sdk::SamplerOptions& options = options_.sampler;
+  if (options.snapshot_bytes == 0) return;
+  for (const sdk::LayerSpec& spec : layers_) {
+    const uint64_t bytes =
+        sdk::UpdateSnapshot::BytesOf(spec, options.replica, std::max(options.replicas, 1u));
+    if (bytes <= options.snapshot_bytes) continue;
+    unmonitored_.push_back({"layer " + std::to_string(spec.layer) + " update_norm",
+                            "snapshot_bytes: " + std::to_string(options.snapshot_bytes) + ", needs " +
+                                std::to_string(bytes)});
+  }
+}
+
 void fs_run::FillHello() {
+  TellSnapshots();
   wire::Hello& hello = options_.exporter.hello;
   hello.started_unix_ns = static_cast<uint64_t>(std::max<int64_t>(clock_.WallNanos(), 0));
   hello.unmonitored = unmonitored_;

@@ -92,6 +92,7 @@ struct fs_run {
   }
   fs_status UnknownLayer(uint32_t layer) const;
   fs_status Freeze();
+  void TellSnapshots();
   void FillHello();
   void DropUnmeasurable(foreshock::sdk::LayerSpec* spec);
   void TellFailures();

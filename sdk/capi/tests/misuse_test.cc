@@ -26,6 +26,49 @@ class MisuseTest : public ::testing::Test {
   ToyModel model_;
 };
 
+// What every receiver would refuse is refused at once, with the reason.
+TEST(OptionsTest, NamesAndLabelsAreJudgedAtOpen) {
+  static std::string said;
+  const auto open = [](auto change) {
+    const std::string address = "file:/dev/null";
+    fs_options options = TestOptions(address);
+    options.log = [](void*, fs_log_level, const char* text) { said = text; };
+    said.clear();
+    change(&options);
+    fs_run* run = nullptr;
+    const fs_status status = fs_open(&options, &run);
+    fs_close(run, FS_STOPPED);
+    return status;
+  };
+  EXPECT_EQ(open([](fs_options*) {}), FS_OK);
+  EXPECT_NE(open([](fs_options* o) { o->run = "a\xff"; }), FS_OK);
+  EXPECT_THAT(said, HasSubstr("run: byte 255 at position 1, must be printable UTF-8"));
+  static const char* labels[] = {"team=vision", "site=a=b", "empty="};
+  EXPECT_EQ(open([](fs_options* o) { o->labels = labels, o->label_count = 3; }), FS_OK);
+  static const char* none[] = {"team"};
+  EXPECT_NE(open([](fs_options* o) { o->labels = none, o->label_count = 1; }), FS_OK);
+  EXPECT_THAT(said, HasSubstr("labels: 'team', must be key=value"));
+  static const char* keyless[] = {"=x"};
+  EXPECT_NE(open([](fs_options* o) { o->labels = keyless, o->label_count = 1; }), FS_OK);
+  EXPECT_THAT(said, HasSubstr("labels: empty"));
+}
+
+TEST_F(MisuseTest, LabelsReachTheHello) {
+  const char* labels[] = {"team=vision", "site=a=b", "team=text"};
+  const std::string address = "file:" + (dir_ / "labels.fsk");
+  fs_options options = TestOptions(address);
+  options.labels = labels;
+  options.label_count = 3;
+  fs_run* run = nullptr;
+  ASSERT_EQ(fs_open(&options, &run), FS_OK);
+  EXPECT_EQ(fs_step_begin(run, 0), FS_OK);
+  EXPECT_EQ(fs_step_end(run), FS_OK);
+  EXPECT_EQ(fs_close(run, FS_FINISHED), FS_OK);
+  const auto hellos = ReadRecording(dir_ / "labels.fsk").hellos;
+  ASSERT_EQ(hellos.size(), 1u);
+  EXPECT_EQ(hellos[0].labels, (std::map<std::string, std::string>{{"site", "a=b"}, {"team", "text"}}));
+}
+
 TEST_F(MisuseTest, LayersThatCannotBe) {
   struct Case {
     void (*spoil)(fs_layer*);

@@ -105,6 +105,84 @@ TEST_F(StepTest, UpdateWindowsCountSingleStepsAndLeaveSkippedOnesOut) {
   EXPECT_FALSE(recording.Step(14)->skipped);
 }
 
+// Of a step whose weights the test sees before and after.
+TEST_F(StepTest, ACopyOfTheWeightsGivesWhatTheStepDidToThem) {
+  ToyModel model;
+  fs_run* run = Open([](fs_options* o) { o->snapshot_bytes = 1 << 20; });
+  ASSERT_EQ(model.Register(run), FS_OK);
+  const auto before = model.wq;
+  model.Step(run, 0);
+  const auto after = model.wq;
+  for (int t = 1; t <= 10; ++t) {
+    fs_step_begin(run, t);
+    if (t == 10) EXPECT_EQ(fs_step_skipped(run), FS_OK);
+    fs_step_end(run);
+  }
+  const Recording recording = Close(run);
+  const size_t head_size = static_cast<size_t>(model.s.model) * model.s.dim;
+  for (size_t layer = 0; layer < 2; ++layer) {
+    const auto l = static_cast<uint32_t>(layer);
+    const wire::Series* norm = recording.Step(0)->Find(kUpdateNorm, l);
+    ASSERT_NE(norm, nullptr);
+    ASSERT_EQ(norm->values.size(), 4u);
+    for (size_t h = 0; h < 4; ++h) {
+      double sum = 0;
+      for (size_t i = h * head_size; i < (h + 1) * head_size; ++i) {
+        const double change = static_cast<double>(after[layer][i]) - before[layer][i];
+        sum += change * change;
+      }
+      EXPECT_NEAR(norm->values[h], std::sqrt(sum), 1e-5 * std::sqrt(sum)) << layer << "." << h;
+    }
+    const wire::Series* entropy = recording.Step(0)->Find(kQkUpdateEntropy, l);
+    const wire::Series* participation = recording.Step(0)->Find(kQkUpdateParticipation, l);
+    ASSERT_TRUE(entropy != nullptr && participation != nullptr);
+    for (size_t h = 0; h < 4; ++h) {
+      // A random change of full rank: nearly even over its 2 * head_dim directions.
+      EXPECT_GT(entropy->values[h], 0.5f);
+      EXPECT_LE(entropy->values[h], 1.0f);
+      EXPECT_GT(participation->values[h], 2.0f);
+      EXPECT_LE(participation->values[h], 16.0f);
+    }
+    EXPECT_EQ(recording.Step(10)->Find(kUpdateNorm, l), nullptr) << "the optimizer did not run";
+  }
+}
+
+TEST_F(StepTest, CopiesOfLayersTakeTurnsInTheMemoryThatThereIs) {
+  ToyModel model;
+  // A layer: 4 query and 2 key heads of 24 x 8 floats.
+  fs_run* run = Open([](fs_options* o) {
+    o->snapshot_bytes = 6 * 24 * 8 * 4;
+    o->spectra_every_steps = 1;
+  });
+  ASSERT_EQ(model.Register(run), FS_OK);
+  for (int t = 0; t < 4; ++t) model.Step(run, t);
+  const Recording recording = Close(run);
+  for (int64_t t = 0; t < 4; ++t) {
+    for (uint32_t layer = 0; layer < 2; ++layer) {
+      EXPECT_EQ(recording.Step(t)->Find(kUpdateNorm, layer) != nullptr, t % 2 == layer) << t << " " << layer;
+    }
+  }
+}
+
+TEST_F(StepTest, WithoutMemoryForACopyItsSignalsAreUnmonitoredOrOff) {
+  ToyModel model;
+  fs_run* off = Open();
+  ASSERT_EQ(model.Register(off), FS_OK);
+  model.Step(off, 0);
+  Recording recording = Close(off);
+  EXPECT_EQ(recording.Step(0)->Find(kUpdateNorm, 0), nullptr);
+  EXPECT_TRUE(recording.hellos[0].unmonitored.empty()) << "off by default is no finding";
+  std::filesystem::remove(dir_ / "run.fsk");
+  fs_run* small = Open([](fs_options* o) { o->snapshot_bytes = 100; });
+  ASSERT_EQ(model.Register(small), FS_OK);
+  model.Step(small, 0);
+  recording = Close(small);
+  EXPECT_EQ(recording.Step(0)->Find(kUpdateNorm, 0), nullptr);
+  ASSERT_EQ(recording.hellos[0].unmonitored.size(), 2u);
+  EXPECT_EQ(recording.hellos[0].unmonitored[0].name, "layer 0 update_norm");
+  EXPECT_EQ(recording.hellos[0].unmonitored[0].reason, "snapshot_bytes: 100, needs 4608");
+}
+
 // c_i sums to u^T (W_end - W_begin) v: checked on a change along the first pair alone, whose size is known.
 TEST_F(StepTest, GrowthAlongTheFirstPairIsMeasuredWithoutDecay) {
   ToyShape shape;

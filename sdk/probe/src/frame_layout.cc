@@ -23,10 +23,10 @@ bool HasMoments(uint16_t id) {
          id == kDeltaOutputBias || id == kDeltaError;
 }
 
-bool Measurable(const SignalInfo& info, const LayerSpec& layer) {
-  // Optional signals that need a snapshot of the weights are not taken.
-  if (info.id == kUpdateNorm || info.id == kQkUpdateEntropy || info.id == kQkUpdateParticipation)
-    return false;
+bool Measurable(const SignalInfo& info, const LayerSpec& layer, bool snapshots) {
+  if (info.id == kUpdateNorm || info.id == kQkUpdateEntropy || info.id == kQkUpdateParticipation) {
+    return snapshots && layer.wq && layer.wk;
+  }
   if (info.id == kQkSigma1) return layer.wq && layer.wk;
   if (IsWeightNorm(info.id) || IsUpdate(info.id))
     return IsKeySide(info) ? layer.wk.has_value() : layer.wq.has_value();
@@ -43,14 +43,14 @@ uint32_t FixedFlags(const SignalInfo& info, const LayerSpec& layer) {
 
 }  // namespace
 
-FrameLayout::FrameLayout(const std::vector<LayerSpec>& layers)
+FrameLayout::FrameLayout(const std::vector<LayerSpec>& layers, bool snapshots)
     : index_((layers.size() + 1) * kMaxSignal, -1) {
   for (const SignalInfo& info : SignalCatalogue()) {
     if (info.scope == SignalScope::kScalar) Add(info, -1, nullptr);
   }
   for (size_t i = 0; i < layers.size(); ++i) {
     for (const SignalInfo& info : SignalCatalogue()) {
-      if (info.scope == SignalScope::kScalar || !Measurable(info, layers[i])) continue;
+      if (info.scope == SignalScope::kScalar || !Measurable(info, layers[i], snapshots)) continue;
       Add(info, static_cast<int32_t>(i), &layers[i]);
     }
   }

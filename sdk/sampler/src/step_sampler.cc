@@ -38,8 +38,9 @@ StepSampler::StepSampler(const std::vector<LayerSpec>& layers, const SamplerOpti
                          const Clock& clock)
     : clock_(clock),
       options_(options),
-      layout_(layers),
+      layout_(layers, options.snapshot_bytes > 0),
       weights_(layers, layout_, options.replica, std::max(options.replicas, 1u)),
+      snapshot_(layers, layout_, options.replica, std::max(options.replicas, 1u), options.snapshot_bytes),
       attention_(layers, layout_),
       governor_(options.budget, SampleInterval(options)),
       queue_(QueueCapacity(layout_, options)) {
@@ -87,6 +88,7 @@ void StepSampler::Begin(int64_t step) noexcept {
   if (first_step_) window_from_ = step - 1;
   first_step_ = false;
   weights_.BeginStep(spectra_now_, tracked_now_, &frame_);
+  if (spectra_now_) snapshot_.Take();
   attention_.BeginStep(step, attention_now_, {options_.row_every, options_.sequence_every, options_.seed});
 }
 
@@ -132,6 +134,7 @@ FrameSlot& StepSampler::Finish(int64_t own_nanos) noexcept {
   frame_.sampled = sampled();
   if (spectra_now_) {
     weights_.Report(&frame_);
+    skipped_ ? snapshot_.Drop() : snapshot_.Report(&frame_);
     window_from_ = step_;
   }
   const int64_t now = clock_.MonotonicNanos();

@@ -43,6 +43,15 @@ std::optional<int64_t> GuardStep(const RunData& run) {
   return std::nullopt;
 }
 
+// "fault delta:0.01", as a note of the trainer told it at its first step.
+std::string Fault(const RunData& run) {
+  for (const wire::Event& event : run.events) {
+    if (event.kind != wire::EventKind::kNote || !event.detail.starts_with("fault ")) continue;
+    return "<small>" + Escape(event.detail) + " from step " + StepText(event.step) + "</small>";
+  }
+  return "";
+}
+
 std::string Verdict(const RunData& run) {
   const alert::AlertRecord* critical = run.First(detect::Severity::kCritical);
   if (run.story.collapse_step) {
@@ -144,7 +153,7 @@ std::string Summary(const std::vector<RunData>& runs) {
     out += "<tr><td><span class=\"key\" data-run=\"" + std::to_string(i) + "\"></span><b>" +
            Escape(run.run()) + "</b><small>attempt " + Escape(run.attempt.attempt);
     if (run.earlier_attempts > 0) out += ", " + std::to_string(run.earlier_attempts) + " earlier not shown";
-    out += "</small></td><td>" + StateName(run.state) + "</td><td class=\"n\">" +
+    out += "</small>" + Fault(run) + "</td><td>" + StateName(run.state) + "</td><td class=\"n\">" +
            StepText(run.attempt.last_step) + "</td><td class=\"n\">" + Number(run.story.smoothed) +
            "</td><td class=\"n\">" + Number(run.story.best) + "</td><td class=\"n\">" +
            AlertCell(run.First(detect::Severity::kWarning)) + "</td><td class=\"n\">" +

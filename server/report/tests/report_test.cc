@@ -148,6 +148,18 @@ TEST_F(ReportTest, StrangeNamesAreEscaped) {
   EXPECT_NE(page.find("&lt;/script&gt;&lt;b&gt;&amp;&quot;&#39;x"), std::string::npos);
 }
 
+TEST_F(ReportTest, AFaultThatTheTrainerToldIsShown) {
+  const auto source = history_.Hello("faulty");
+  wire::Event note;
+  note.kind = wire::EventKind::kNote;
+  note.step = 1000;
+  note.detail = "fault delta:0.01";
+  history_.Put(source, note);
+  history_.Put(source, tests::Loss(1001, 2));
+  alerts_->Flush();
+  EXPECT_NE(Page({"faulty"}).find("<small>fault delta:0.01 from step 1,000</small>"), std::string::npos);
+}
+
 TEST_F(ReportTest, ARunWithoutDataStillGivesAPage) {
   history_.Hello("empty");
   const std::string page = Page({"empty"});

@@ -140,7 +140,7 @@ typedef void (*fs_log_fn)(void* context, fs_log_level level, const char* message
 typedef struct fs_options {
   uint32_t size;
   /* NULL strings: from the environment where a name is given, else empty. Strings are copied. */
-  const char* run;        /* 1 to 200 characters; FORESHOCK_RUN, else "run" */
+  const char* run;        /* 1 to 200 bytes of printable UTF-8; FORESHOCK_RUN, else "run" */
   const char* attempt;    /* FORESHOCK_ATTEMPT, else torchelastic, else Slurm, else minted */
   const char* address;    /* unix:PATH, file:PATH, grpc://host:port; FORESHOCK_ADDR; empty: not attached */
   const char* framework;  /* shown to users, e.g. "my trainer 3" */
@@ -185,6 +185,16 @@ typedef struct fs_options {
 
   fs_log_fn log; /* NULL: warnings and errors go to stderr, one line each */
   void* log_context;
+
+  /* "key=value" strings that describe the run, e.g. "team=vision"; shown by `foreshock show`. At most 64, keys of
+   * 1 to 64 bytes, values of at most 512; a key that comes again replaces. */
+  const char* const* labels;
+  uint32_t label_count;
+
+  /* Memory for copies of W_Q and W_K, taken at steps with spectra, from which update_norm, qk_update_entropy and
+   * qk_update_participation follow. 0: off, they are not measured. Where not all layers fit they take turns; one
+   * layer needs 4 bytes (fp64: 8) a weight. Each costs about as much as the spectra. Host memory only. */
+  uint64_t snapshot_bytes; /* 0 */
 } fs_options;
 
 FS_API void fs_options_init(fs_options* options);

@@ -125,6 +125,10 @@ constexpr std::array kOptions = {
            }},
     Option{"--budget", true,
            [](std::string_view v, Options* o, std::string* e) { return number(v, 1e-6, 1e6, &o->budget, e); }},
+    Option{"--snapshot-bytes", true,
+           [](std::string_view v, Options* o, std::string* e) {
+             return number<std::int64_t>(v, 0, std::int64_t{1} << 40, &o->snapshot_bytes, e);
+           }},
     Option{"--guard", false, [](std::string_view, Options* o, std::string*) { return o->guard = true; }},
     Option{"--resume", true,
            [](std::string_view v, Options* o, std::string*) {
@@ -216,6 +220,7 @@ Foreshock:
   --run NAME             name of the run (FORESHOCK_RUN, else "run")
   --guard                let the guard switch QK normalization on where logits begin to saturate
   --row-every N          one attention row in N (8)
+  --snapshot-bytes N     memory for copies of W_Q and W_K, for update_norm and qk_update_entropy (0: off)
   --budget X             share of step time that Foreshock may take before it samples less (1: never less)
   --agent PATH           agent to start when none listens; absolute (none)
   --agent-argument X     further argument for it; may be repeated

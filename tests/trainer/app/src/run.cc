@@ -69,6 +69,10 @@ class Run : private ActionTarget {
  private:
   void step() {
     const std::int64_t at = training_.step();
+    if (!fault_told_ && options_.training.fault.active(at)) {
+      watch_.note(at, "fault " + describe(options_.training.fault));
+      fault_told_ = true;
+    }
     mark(options_.mark_steps, "begin", at);
     watch_.begin(at);
     watch_.apply_guard([&](int layer) { report_.qk_norm(at, layer); });
@@ -135,6 +139,7 @@ class Run : private ActionTarget {
   Report report_;
   const Corpus& corpus_;
   bool stop_ = false;
+  bool fault_told_ = false;
 };
 
 }  // namespace

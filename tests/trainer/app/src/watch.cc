@@ -18,8 +18,13 @@ Watch::Watch(const Options& options, Training& training) : training_(training) {
   for (const std::string& argument : options.agent_arguments) arguments.push_back(argument.c_str());
   const auto every = static_cast<std::uint32_t>(options.sample_every);
 
+  const std::string seed = "seed=" + std::to_string(options.training.seed);
+  const std::array<const char*, 1> labels = {seed.c_str()};
+
   fs_options o;
   fs_options_init(&o);
+  o.labels = labels.data();
+  o.label_count = labels.size();
   o.run = or_null(options.run);
   o.address = or_null(options.foreshock);
   o.framework = "foreshock-trainer";
@@ -28,6 +33,7 @@ Watch::Watch(const Options& options, Training& training) : training_(training) {
   o.spectra_every_steps = every;
   o.row_every = static_cast<std::uint32_t>(options.row_every);
   o.budget = options.budget;
+  o.snapshot_bytes = static_cast<std::uint64_t>(options.snapshot_bytes);
   o.allowed_actions = kActions.data();
   o.allowed_action_count = kActions.size();
   if (!options.agent.empty()) {

@@ -56,6 +56,9 @@ class Watch {
     fs_event(run_, FS_EVENT_RESUME, step, path.c_str());
   }
 
+  // A line about the run, at a step; "fault NAME" is what `foreshock summary` and the report read.
+  void note(std::int64_t step, const std::string& text) { fs_event(run_, FS_EVENT_NOTE, step, text.c_str()); }
+
   // Says goodbye and waits a little for what is unsent. Every later call does nothing.
   void close(fs_end end);
 

@@ -116,6 +116,20 @@ TEST_F(RunTest, AFaultOfTheOutputIsMeasuredInUlp) {
   }
 }
 
+TEST_F(RunTest, AnInjectedFaultIsToldOnceAtItsFirstStep) {
+  ASSERT_EQ(train("--steps 20 --fault delta:0.01 --fault-step 7 --fault-head 1.2 --foreshock 'file:" +
+                  path("r.jsonl") + "'"),
+            0)
+      << read("err");
+  std::vector<json> notes;
+  for (const json& line : lines("r.jsonl")) {
+    if (line.value("event", "") == "note") notes.push_back(line);
+  }
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes[0]["step"], 7);
+  EXPECT_EQ(notes[0]["detail"], "fault delta:0.01 in layer 1, head 2");
+}
+
 TEST_F(RunTest, BeingWatchedChangesNoBitOfTraining) {
   const std::string common = "--steps 30 --jsonl --checkpoint-every 30 --checkpoint-dir ";
   ASSERT_EQ(train(common + path("plain")), 0) << read("err");

@@ -1,7 +1,9 @@
 #include "foreshock/trainer/fault.h"
 
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 
 namespace foreshock::trainer {
 namespace {
@@ -45,6 +47,17 @@ bool parse_fault(std::string_view text, Fault* fault, std::string* error) {
   }
   *error = quoted + ": expected none, output:K or delta:C";
   return false;
+}
+
+std::string describe(const Fault& fault) {
+  if (fault.kind == Fault::Kind::none) return "none";
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%s:%g", fault.kind == Fault::Kind::output ? "output" : "delta",
+                fault.amount);
+  std::string out = text.data();
+  if (fault.layer >= 0) out += " in layer " + std::to_string(fault.layer);
+  if (fault.head >= 0) out += ", head " + std::to_string(fault.head);
+  return out;
 }
 
 bool parse_fault_head(std::string_view text, Fault* fault, std::string* error) {

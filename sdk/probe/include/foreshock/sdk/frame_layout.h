@@ -29,7 +29,8 @@ struct Column {
 
 class FrameLayout {
  public:
-  explicit FrameLayout(const std::vector<LayerSpec>& layers);
+  // `snapshots`: with the signals that need a copy of the weights (update_snapshot.h).
+  explicit FrameLayout(const std::vector<LayerSpec>& layers, bool snapshots = false);
 
   const std::vector<Column>& columns() const { return columns_; }
   // Index of the column; -1 when this model has none.

@@ -16,6 +16,7 @@
 #include "foreshock/sdk/attention_watch.h"
 #include "foreshock/sdk/frame_layout.h"
 #include "foreshock/sdk/governor.h"
+#include "foreshock/sdk/update_snapshot.h"
 #include "foreshock/sdk/weight_tracker.h"
 
 namespace foreshock::sdk {
@@ -57,6 +58,7 @@ struct SamplerOptions {
   uint32_t replicas = 1;
   uint32_t queue_frames = 256;
   uint64_t queue_bytes = 64u << 20;
+  uint64_t snapshot_bytes = 0;  // 0: no copies of weights, and no signals that need one
 };
 
 // Changes that arrive from outside; 0: as it is. Written by one thread, read by another.
@@ -79,6 +81,11 @@ class StepSampler {
   StepQueue& queue() { return queue_; }
   QueueCounters queue_counters() const { return queue_.Counters(); }
   SamplingRequest& request() { return request_; }
+  // Weights were replaced: directions, windows and copies start anew.
+  void InvalidateWeights() noexcept {
+    weights_.Invalidate();
+    snapshot_.Drop();
+  }
   WeightTracker& weights() { return weights_; }
   const WeightTracker& weights() const { return weights_; }
   const AttentionWatch& attention() const { return attention_; }
@@ -140,6 +147,7 @@ class StepSampler {
   SamplerOptions options_;
   FrameLayout layout_;
   WeightTracker weights_;
+  UpdateSnapshot snapshot_;
   AttentionWatch attention_;
   Governor governor_;
   SamplingRequest request_;

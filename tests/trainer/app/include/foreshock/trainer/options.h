@@ -26,6 +26,7 @@ struct Options {
   std::string agent;      // absolute path of the agent to start when none listens; empty: none
   std::vector<std::string> agent_arguments;  // further arguments for it
   std::int64_t row_every = 8;                // one attention row in so many
+  std::int64_t snapshot_bytes = 0;           // memory for copies of W_Q and W_K; 0: none
   double budget = 1;     // share of step time Foreshock may take; 1: sampling never stretches
   bool guard = false;    // let the guard switch QK normalization on
   bool qk_norm = false;  // QK normalization in every layer from the start

@@ -33,6 +33,9 @@ struct Fault {
 // than 0.
 bool parse_fault(std::string_view text, Fault* fault, std::string* error);
 
+// "delta:0.01", "output:32 in layer 0, head 2"; "none".
+std::string describe(const Fault& fault);
+
 // Reads "LAYER.HEAD" into layer and head of `fault`; bounds are not checked here.
 bool parse_fault_head(std::string_view text, Fault* fault, std::string* error);
 
