@@ -129,12 +129,14 @@ Result<std::unique_ptr<rpc::IngestStream>> SourceStream::Open() {
 
 // Says Hello and waits for the server's answer, which says where to begin.
 Status SourceStream::Greet(rpc::IngestStream& stream, const std::string& hello) {
-  FS_RETURN_IF_ERROR(stream.Write(wire::RecordType::kHello, hello));
+  // After a failed write the reader has the server's reason, if it gave one.
+  const Status written = stream.Write(wire::RecordType::kHello, hello);
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, std::chrono::milliseconds(options_.greet_timeout_ms),
                     [this] { return greeted_ || broken_ || stopping_.load(); });
   if (greeted_) return OkStatus();
   if (broken_) return broken_status_;
+  FS_RETURN_IF_ERROR(written);
   return Status(Code::kUnavailable,
                 "no answer to Hello within " + std::to_string(options_.greet_timeout_ms) + " ms");
 }
@@ -150,6 +152,7 @@ SourceStream::End SourceStream::SendRecords(rpc::IngestStream& stream, const std
   {
     std::lock_guard lock(mutex_);
     after = acked_seq_;
+    given_up_.clear();  // read again, and given up again
     // What was given up behind the server's position must be declared by the next record, in this stream too.
     lost_some_ = given_up_through_ > server_seq_;
     last_sent_seq_ = lost_some_ ? server_seq_ : after;

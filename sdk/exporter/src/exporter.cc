@@ -286,7 +286,8 @@ void Exporter::Receive() {
     OnReply(reply);
     if (state_->phase == State::kDown || state_->phase == State::kRefused) return;
   }
-  if (!status.ok()) status.code() == Code::kInvalidArgument ? Refused(status.message()) : Down(status);
+  if (status.code() == Code::kInvalidArgument) return Refused(status.message());
+  if (!status.ok()) Down(status);
 }
 
 void Exporter::OnReply(const wire::Reply& reply) {

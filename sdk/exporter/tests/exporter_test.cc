@@ -195,7 +195,10 @@ TEST_F(ExporterTest, ARefusalFurtherOnIsToldInOneLineAndTheAgentIsServedOn) {
   PublishStep(0);
   ASSERT_TRUE(receiver.WaitFor([](const auto& got) { return got.size() == 1; }));
   wire::Reply reply;
-  reply.error = wire::IngestError{.code = 3, .message = "server s:1 refuses run 'r': no", .final = true};
+  wire::IngestError error;
+  error.message = "server s:1 refuses run 'r': no";
+  error.final = true;
+  reply.error = error;
   receiver.Reply(reply);
   while (Complaints().empty()) std::this_thread::yield();
   EXPECT_THAT(Complaints()[0], ::testing::HasSubstr("server s:1 refuses run 'r': no"));

@@ -150,7 +150,10 @@ class TestReceiver {
       }
       if (!refusal.empty()) {
         reply = wire::Reply{};
-        reply.error = wire::IngestError{.code = 3, .message = refusal, .final = true};
+        wire::IngestError error;
+        error.message = refusal;
+        error.final = true;
+        reply.error = error;
         Reply(reply);
         return HangUp();
       }
