@@ -129,11 +129,8 @@ void Forwarder::Impl::TellTrainer(const SourceKey& key, const Status& reason) {
 void Forwarder::Impl::ForgetGone(const std::vector<SourceInfo>& sources) {
   std::set<SourceKey> there;
   for (const SourceInfo& source : sources) there.insert(source.key);
-  std::erase_if(refusals, [&](const auto& entry) {
-    if (there.contains(entry.first)) return false;
-    state.Forget(entry.first);
-    return true;
-  });
+  std::erase_if(refusals, [&](const auto& entry) { return !there.contains(entry.first); });
+  state.ForgetOthers(there);
 }
 
 bool Forwarder::Impl::MayTry(const SourceInfo& source) {

@@ -66,9 +66,9 @@ bool ServerState::Refused(const SourceKey& key, const Status& reason) {
   return true;
 }
 
-void ServerState::Forget(const SourceKey& key) {
+void ServerState::ForgetOthers(const std::set<SourceKey>& sources) {
   std::lock_guard lock(mutex_);
-  refused_.erase(key);
+  std::erase_if(refused_, [&](const auto& entry) { return !sources.contains(entry.first); });
 }
 
 void ServerState::ErrorReply(const SourceKey& key, const wire::IngestError& error, bool log) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -27,8 +28,8 @@ class ServerState {
   void Failed(const SourceKey& key, const Status& status);
   // The server refused a source's Hello. Logged, and true, when the reason is new.
   bool Refused(const SourceKey& key, const Status& reason);
-  // The source is not refused any more, or is gone.
-  void Forget(const SourceKey& key);
+  // Refused sources that are not among these are gone.
+  void ForgetOthers(const std::set<SourceKey>& sources);
   // The server answered a record with an error. The first of each source's stream is logged.
   void ErrorReply(const SourceKey& key, const wire::IngestError& error, bool log);
 
