@@ -193,7 +193,7 @@ TEST(OpenTest, OptionsThatCannotBe) {
       {[](fs_options* o) { o->address = "http://x"; }, "address: 'http://x', must be unix:PATH"},
       {[](fs_options* o) { o->address = "unix:"; }, "nothing follows"},
       {[](fs_options* o) { o->address = "grpc://host"; }, "has no port"},
-      {[](fs_options* o) { o->run = "/x"; }, "run: '/x', must not begin"},
+      {[](fs_options* o) { o->run = "/x"; }, "run: '/x' begins with '/'"},
       {[](fs_options* o) { o->rank = 4, o->world_size = 4; }, "rank: 4, must be below world_size 4"},
       {[](fs_options* o) { o->replica = 2, o->replicas = 2; }, "replica: 2"},
       {[](fs_options* o) { o->budget = NAN; }, "budget"},

@@ -115,7 +115,9 @@ TEST_F(StepTest, ACopyOfTheWeightsGivesWhatTheStepDidToThem) {
   const auto after = model.wq;
   for (int t = 1; t <= 10; ++t) {
     fs_step_begin(run, t);
-    if (t == 10) EXPECT_EQ(fs_step_skipped(run), FS_OK);
+    if (t == 10) {
+      EXPECT_EQ(fs_step_skipped(run), FS_OK);
+    }
     fs_step_end(run);
   }
   const Recording recording = Close(run);
