@@ -226,6 +226,11 @@ void fs_run::TellSnapshots() {
   const sdk::SamplerOptions& options = options_.sampler;
   if (options.snapshot_bytes == 0) return;
   for (const sdk::LayerSpec& spec : layers_) {
+    if ((spec.wq && spec.wq->device >= 0) || (spec.wk && spec.wk->device >= 0)) {
+      unmonitored_.push_back({"layer " + std::to_string(spec.layer) + " update_norm",
+                              "copies of weights are taken in host memory alone"});
+      continue;
+    }
     const uint64_t bytes =
         sdk::UpdateSnapshot::BytesOf(spec, options.replica, std::max(options.replicas, 1u));
     if (bytes <= options.snapshot_bytes) continue;

@@ -14,7 +14,8 @@ DType CopyType(DType dtype) { return dtype == DType::kFp64 ? DType::kFp64 : DTyp
 
 // Rounded up, so that whatever follows is aligned.
 uint64_t HeadBytes(const LayerSpec& spec, const ProjectionSpec& projection) {
-  const uint64_t bytes = uint64_t{spec.model_dim} * spec.head_dim * kernels::SizeOf(CopyType(projection.dtype));
+  const uint64_t bytes =
+      uint64_t{spec.model_dim} * spec.head_dim * kernels::SizeOf(CopyType(projection.dtype));
   return (bytes + 7) / 8 * 8;
 }
 
@@ -44,8 +45,7 @@ template <typename T>
 void SubtractAs(const WeightView& now, const T* before, T* change) noexcept {
   for (int64_t i = 0; i < now.d_model; ++i) {
     for (int64_t j = 0; j < now.d_head; ++j, ++before, ++change) {
-      const double w =
-          kernels::LoadDouble(now.data, now.dtype, i * now.row_stride + j * now.col_stride);
+      const double w = kernels::LoadDouble(now.data, now.dtype, i * now.row_stride + j * now.col_stride);
       *change = static_cast<T>(w - static_cast<double>(*before));
     }
   }
@@ -58,6 +58,8 @@ void Subtract(const WeightView& now, const unsigned char* before, unsigned char*
     SubtractAs(now, reinterpret_cast<const float*>(before), reinterpret_cast<float*>(change));
   }
 }
+
+bool OnDevice(const LayerSpec& spec) { return spec.wq->device >= 0 || spec.wk->device >= 0; }
 
 std::vector<uint32_t> OwnQueryHeads(const LayerSpec& spec, uint32_t replica, uint32_t replicas) {
   std::vector<uint32_t> heads;
@@ -96,7 +98,8 @@ UpdateSnapshot::UpdateSnapshot(const std::vector<LayerSpec>& layers, const Frame
 }
 
 uint64_t UpdateSnapshot::BytesOf(const LayerSpec& spec, uint32_t replica, uint32_t replicas) {
-  if (!spec.wq || !spec.wk || kernels::ProbeUpdateWorkspaceBytes(spec.head_dim) == 0) return 0;
+  if (!spec.wq || !spec.wk || OnDevice(spec) || kernels::ProbeUpdateWorkspaceBytes(spec.head_dim) == 0)
+    return 0;
   const auto heads = OwnQueryHeads(spec, replica, replicas);
   std::vector<uint32_t> keys;
   for (const uint32_t h : heads) keys.push_back(spec.KvHeadOf(spec.first_query_head + h));
@@ -111,7 +114,7 @@ void UpdateSnapshot::Take() noexcept {
   uint64_t left = copies_.size();
   while (taken_ < layers_.size()) {
     const Layer& layer = layers_[(first_ + taken_) % layers_.size()];
-    if (layer.bytes > left) break;
+    if (layer.bytes > left || OnDevice(*layer.spec)) break;  // weights may have moved since
     left -= layer.bytes;
     for (const uint32_t h : layer.q_heads) {
       Copy(layer.spec->View(*layer.spec->wq, h), to);
@@ -150,10 +153,10 @@ void UpdateSnapshot::ReportLayer(const Layer& layer, const unsigned char* copy, 
     Subtract(spec.View(*spec.wq, q), q_before, change_q_.data());
     Subtract(spec.View(*spec.wk, k), k_before, change_k_.data());
     kernels::UpdateSpectrum spectrum;
-    const auto status = kernels::ProbeUpdate(
-        Dense(spec, *spec.wq, q_before), Dense(spec, *spec.wq, change_q_.data()),
-        Dense(spec, *spec.wk, k_before), Dense(spec, *spec.wk, change_k_.data()), &spectrum,
-        {workspace_.data(), workspace_.size()});
+    const auto status =
+        kernels::ProbeUpdate(Dense(spec, *spec.wq, q_before), Dense(spec, *spec.wq, change_q_.data()),
+                             Dense(spec, *spec.wk, k_before), Dense(spec, *spec.wk, change_k_.data()),
+                             &spectrum, {workspace_.data(), workspace_.size()});
     if (status != kernels::KernelStatus::kOk) continue;  // missing
     norm.Set(q, spectrum.update_norm);
     if (!spectrum.has_spectrum) continue;
