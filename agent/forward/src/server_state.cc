@@ -58,7 +58,7 @@ bool ServerState::Refused(const SourceKey& key, const Status& reason) {
   source.reason = reason.message();
   source.final = reason.code() == Code::kInvalidArgument;
   source.since_unix_ns = clock_.WallNanos();
-  LogWarning(kComponent,
+  LogWarning(kForwardComponent,
              source.final
                  ? "the server refuses this Hello, not trying it again; its records stay in the spool"
                  : "the server refuses this source, trying again later; its records stay in the spool",
