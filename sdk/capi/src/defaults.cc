@@ -5,63 +5,65 @@
 
 namespace {
 
+// Writes the defaults that fit into `size` bytes, zeroes what a newer program has beyond them, and no byte
+// more.
 template <typename T>
-void Zero(T* out) {
-  std::memset(out, 0, sizeof *out);
-  out->size = sizeof *out;
+void WriteSized(T defaults, T* out, uint32_t size) {
+  if (out == nullptr || size < sizeof defaults.size) return;
+  defaults.size = size;
+  std::memset(out, 0, size);
+  std::memcpy(out, &defaults, size < sizeof defaults ? size : sizeof defaults);
 }
 
 }  // namespace
 
 extern "C" {
 
-void fs_options_init(fs_options* options) {
-  if (options == nullptr) return;
-  Zero(options);
-  options->rank = options->world_size = options->local_world_size = -1;
-  options->replicas = 1;
-  options->attention_every_steps = 10;
-  options->spectra_every_steps = 10;
-  options->projections_every_steps = 1;
-  options->row_every = 8;
-  options->sequence_every = 1;
-  options->budget = 0.004;
-  options->queue_frames = 256;
-  options->queue_bytes = uint64_t{64} << 20;
-  options->window_bytes = uint64_t{64} << 20;
-  options->flush_timeout_ms = 2000;
+void fs_options_init_size(fs_options* options, uint32_t size) {
+  fs_options d{};
+  d.rank = d.world_size = d.local_world_size = -1;
+  d.replicas = 1;
+  d.attention_every_steps = 10;
+  d.spectra_every_steps = 10;
+  d.projections_every_steps = 1;
+  d.row_every = 8;
+  d.sequence_every = 1;
+  d.budget = 0.004;
+  d.queue_frames = 256;
+  d.queue_bytes = uint64_t{64} << 20;
+  d.window_bytes = uint64_t{64} << 20;
+  d.flush_timeout_ms = 2000;
+  WriteSized(d, options, size);
 }
 
-void fs_weights_init(fs_weights* weights) {
-  if (weights == nullptr) return;
-  Zero(weights);
-  weights->dtype = FS_FP32;
-  weights->device = -1;
+void fs_weights_init_size(fs_weights* weights, uint32_t size) {
+  fs_weights d{};
+  d.dtype = FS_FP32;
+  d.device = -1;
+  WriteSized(d, weights, size);
 }
 
-void fs_layer_init(fs_layer* layer) {
-  if (layer == nullptr) return;
-  Zero(layer);
-  layer->causal = 1;
-  layer->window_left = layer->window_right = -1;
+void fs_layer_init_size(fs_layer* layer, uint32_t size) {
+  fs_layer d{};
+  d.causal = 1;
+  d.window_left = d.window_right = -1;
+  WriteSized(d, layer, size);
 }
 
-void fs_attention_init(fs_attention* attention) {
-  if (attention == nullptr) return;
-  Zero(attention);
-  attention->grad_enabled = 1;
-  attention->device = -1;
+void fs_attention_init_size(fs_attention* attention, uint32_t size) {
+  fs_attention d{};
+  d.grad_enabled = 1;
+  d.device = -1;
+  WriteSized(d, attention, size);
 }
 
-void fs_guard_options_init(fs_guard_options* options) {
-  if (options == nullptr) return;
-  Zero(options);
-  options->automatic = 1;
+void fs_guard_options_init_size(fs_guard_options* options, uint32_t size) {
+  fs_guard_options d{};
+  d.automatic = 1;
+  WriteSized(d, options, size);
 }
 
-void fs_stats_init(fs_stats* stats) {
-  if (stats != nullptr) Zero(stats);
-}
+void fs_stats_init_size(fs_stats* stats, uint32_t size) { WriteSized(fs_stats{}, stats, size); }
 
 fs_tensor fs_tensor_bshd(const void* data, fs_dtype dtype, int64_t batch, int64_t seq, int64_t heads,
                          int64_t dim) {

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstring>
+#include <vector>
 
 #include "recording_support.h"
 #include "toy_model.h"
@@ -182,6 +184,35 @@ TEST_F(MisuseTest, CallsAtTheWrongMoment) {
   EXPECT_EQ(fs_qk_clip_factors(run_, 0, -1, factors, 4), FS_ERR_ARGUMENT);
   EXPECT_EQ(fs_project_out(run_, 0, FS_WQ, 4, factors, 1, 1), FS_ERR_SHAPE);
   EXPECT_EQ(fs_step_end(run_), FS_OK);
+}
+
+// A program knows the struct of its own day: shorter than the library's, or longer.
+template <typename T>
+void ExpectWritesWithin(void (*init)(T*, uint32_t)) {
+  for (const uint32_t size :
+       {uint32_t{4}, uint32_t{8}, uint32_t{sizeof(T) - 4}, uint32_t{sizeof(T)}, uint32_t{sizeof(T) + 64}}) {
+    std::vector<unsigned char> bytes(sizeof(T) + 128, 0xab);
+    init(reinterpret_cast<T*>(bytes.data()), size);
+    uint32_t written = 0;
+    std::memcpy(&written, bytes.data(), sizeof written);
+    EXPECT_EQ(written, size);
+    for (size_t i = size; i < bytes.size(); ++i)
+      ASSERT_EQ(bytes[i], 0xab) << "byte " << i << " of size " << size;
+    for (size_t i = sizeof(T); i < size; ++i) ASSERT_EQ(bytes[i], 0) << "byte " << i << " of size " << size;
+  }
+  std::vector<unsigned char> bytes(sizeof(T), 0xab);
+  init(reinterpret_cast<T*>(bytes.data()), 3);
+  EXPECT_EQ(bytes, std::vector<unsigned char>(sizeof(T), 0xab));
+  init(nullptr, sizeof(T));
+}
+
+TEST(InitTest, WritesNoByteBeyondTheSizeThatTheProgramKnows) {
+  ExpectWritesWithin(fs_options_init_size);
+  ExpectWritesWithin(fs_weights_init_size);
+  ExpectWritesWithin(fs_layer_init_size);
+  ExpectWritesWithin(fs_attention_init_size);
+  ExpectWritesWithin(fs_guard_options_init_size);
+  ExpectWritesWithin(fs_stats_init_size);
 }
 
 TEST(OpenTest, OptionsThatCannotBe) {

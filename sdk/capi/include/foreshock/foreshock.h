@@ -7,8 +7,10 @@
  *    FS_OK or 0 at once. A trainer needs no `if` around its calls.
  *  - One call at a time per handle. Threads may take turns (autograd runs backward on another one).
  *    fs_get_stats may be called from any thread at any time.
- *  - Structs that begin with `size` are set up by their fs_..._init function, which writes the size and
- *    every default. Fields are only ever added at the end: an older program goes on working.
+ *  - Structs that begin with `size` are set up by their fs_..._init function, which writes every default and
+ *    the size that the program was compiled with. Fields are only ever added at the end, and the library
+ *    writes no byte beyond `size`: an older program goes on working. Other languages call
+ *    fs_..._init_size(struct, size of the struct as they know it); NULL or a size below 4 does nothing.
  *  - Pointers in arguments are read during the call only, except the weights of fs_layer, which are read
  *    at step begin and step end until fs_close or fs_layer_set_weights.
  *  - A call that fails changes nothing, and fs_last_error(handle) names field, value and limit. Training
@@ -100,6 +102,8 @@
 #define FS_API
 #endif
 
+#define FS_INLINE static inline
+
 /* Any 32-bit value may stand in an enum that a caller fills, so that a wrong one can be refused. */
 #ifdef __cplusplus
 #define FS_ENUM_INT32 : int32_t
@@ -131,7 +135,11 @@ FS_API const char* fs_status_name(fs_status status);
 FS_API const char* fs_last_error(const fs_run* run);
 FS_API const char* fs_version(void);
 
-typedef enum fs_log_level FS_ENUM_INT32 { FS_LOG_INFO = 0, FS_LOG_WARNING = 1, FS_LOG_ERROR = 2 } fs_log_level;
+typedef enum fs_log_level FS_ENUM_INT32 {
+  FS_LOG_INFO = 0,
+  FS_LOG_WARNING = 1,
+  FS_LOG_ERROR = 2
+} fs_log_level;
 /* Called from the background thread or from inside a call. Must not call back into this interface. */
 typedef void (*fs_log_fn)(void* context, fs_log_level level, const char* message);
 
@@ -186,18 +194,22 @@ typedef struct fs_options {
   fs_log_fn log; /* NULL: warnings and errors go to stderr, one line each */
   void* log_context;
 
-  /* "key=value" strings that describe the run, e.g. "team=vision"; shown by `foreshock show`. At most 64, keys of
-   * 1 to 64 bytes, values of at most 512; a key that comes again replaces. */
+  /* "key=value" strings that describe the run, e.g. "team=vision"; shown by `foreshock show`. At most 64,
+   * keys of 1 to 64 bytes, values of at most 512; a key that comes again replaces. */
   const char* const* labels;
   uint32_t label_count;
 
-  /* Memory for copies of W_Q and W_K, taken at steps with spectra, from which update_norm, qk_update_entropy and
-   * qk_update_participation follow. 0: off, they are not measured. Where not all layers fit they take turns; one
-   * layer needs 4 bytes (fp64: 8) a weight. Each costs about as much as the spectra. Host memory only. */
+  /* Memory for copies of W_Q and W_K, taken at steps with spectra, from which update_norm, qk_update_entropy
+   * and qk_update_participation follow. 0: off, they are not measured. Where not all layers fit they take
+   * turns; one layer needs 4 bytes (fp64: 8) a weight. Each costs about as much as the spectra. Host memory
+   * only. */
   uint64_t snapshot_bytes; /* 0 */
 } fs_options;
 
-FS_API void fs_options_init(fs_options* options);
+FS_API void fs_options_init_size(fs_options* options, uint32_t size);
+FS_INLINE void fs_options_init(fs_options* options) {
+  fs_options_init_size(options, (uint32_t)sizeof *options);
+}
 
 /* Makes a handle. Opens nothing yet: the background thread, which does all I/O, starts at the first
  * fs_step_begin. options NULL: all defaults. On failure *run is NULL, which is safe to use, and the reason is
@@ -231,7 +243,10 @@ typedef struct fs_weights {
   double weight_decay;
   int32_t device; /* -1; the CUDA device whose memory this is; -1: host memory, or found from the pointer */
 } fs_weights;
-FS_API void fs_weights_init(fs_weights* weights);
+FS_API void fs_weights_init_size(fs_weights* weights, uint32_t size);
+FS_INLINE void fs_weights_init(fs_weights* weights) {
+  fs_weights_init_size(weights, (uint32_t)sizeof *weights);
+}
 
 typedef struct fs_layer {
   uint32_t size;
@@ -254,7 +269,8 @@ typedef struct fs_layer {
   const fs_weights* wq; /* NULL: no weight signals for this layer */
   const fs_weights* wk; /* NULL: none for keys, and no qk_sigma1 */
 } fs_layer;
-FS_API void fs_layer_init(fs_layer* layer);
+FS_API void fs_layer_init_size(fs_layer* layer, uint32_t size);
+FS_INLINE void fs_layer_init(fs_layer* layer) { fs_layer_init_size(layer, (uint32_t)sizeof *layer); }
 
 /* Before the first fs_step_begin. */
 FS_API fs_status fs_add_layer(fs_run* run, const fs_layer* layer);
@@ -318,7 +334,10 @@ typedef struct fs_attention {
   int32_t device; /* -1; the CUDA device of all tensors above; -1: host memory, or found from q */
   void* stream;   /* on a device: the cudaStream_t on which they are ready; NULL: the default stream */
 } fs_attention;
-FS_API void fs_attention_init(fs_attention* attention);
+FS_API void fs_attention_init_size(fs_attention* attention, uint32_t size);
+FS_INLINE void fs_attention_init(fs_attention* attention) {
+  fs_attention_init_size(attention, (uint32_t)sizeof *attention);
+}
 
 /* 1 when a grad-enabled forward (backward) of this layer would be sampled now. Cheap. */
 FS_API int fs_wants_attention(const fs_run* run, uint32_t layer);
@@ -332,7 +351,11 @@ FS_API fs_status fs_attention_backward(fs_run* run, uint32_t layer, const fs_att
 /* Mean loss of a micro-batch and its tokens, once a micro-batch: the step's loss is weighted by tokens. */
 FS_API fs_status fs_loss(fs_run* run, double mean_loss, double tokens);
 
-typedef enum fs_scalar_id FS_ENUM_INT32 { FS_GRAD_NORM = 2, FS_LEARNING_RATE = 3, FS_LOSS_SCALE = 4 } fs_scalar_id;
+typedef enum fs_scalar_id FS_ENUM_INT32 {
+  FS_GRAD_NORM = 2,
+  FS_LEARNING_RATE = 3,
+  FS_LOSS_SCALE = 4
+} fs_scalar_id;
 FS_API fs_status fs_scalar(fs_run* run, fs_scalar_id id, double value);
 
 /* The optimizer does not run in this step. */
@@ -384,7 +407,10 @@ typedef struct fs_guard_options {
   uint32_t size;
   int32_t automatic; /* 1: switches on by itself; 0: only by action or fs_guard_activate */
 } fs_guard_options;
-FS_API void fs_guard_options_init(fs_guard_options* options);
+FS_API void fs_guard_options_init_size(fs_guard_options* options, uint32_t size);
+FS_INLINE void fs_guard_options_init(fs_guard_options* options) {
+  fs_guard_options_init_size(options, (uint32_t)sizeof *options);
+}
 
 /* After the layers, before the first step. FS_ERR_UNSUPPORTED for a model with scale * head_dim < 4 in some
  * layer: its logits would be bounded too tightly to train. One process only: FS_ERR_UNSUPPORTED with
@@ -441,7 +467,8 @@ typedef struct fs_stats {
   uint32_t guard_layers;      /* layers with the guard on */
   char not_recording[256];    /* why nothing is recorded; "" when all is well */
 } fs_stats;
-FS_API void fs_stats_init(fs_stats* stats);
+FS_API void fs_stats_init_size(fs_stats* stats, uint32_t size);
+FS_INLINE void fs_stats_init(fs_stats* stats) { fs_stats_init_size(stats, (uint32_t)sizeof *stats); }
 FS_API fs_status fs_get_stats(const fs_run* run, fs_stats* stats);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 """The C interface (foreshock.h) in ctypes, field by field. Nothing here knows of torch.
 
-Every struct that begins with `size` is set up by its fs_..._init function, so a newer library with longer structs goes
+Every struct that begins with `size` is set up by its fs_..._init_size function, so a newer library with longer structs goes
 on working: it reads only the bytes that `size` names.
 """
 
@@ -53,8 +53,9 @@ class Options(C.Structure):
         ("token", C.c_char_p),
         ("log", LogFn),
         ("log_context", C.c_void_p),
-        # What later versions of the library add lies here: room for it, left as fs_options_init wrote it.
-        ("_room", C.c_uint8 * 256),
+        ("labels", C.POINTER(C.c_char_p)),
+        ("label_count", C.c_uint32),
+        ("snapshot_bytes", C.c_uint64),
     ]
 
 
@@ -69,7 +70,6 @@ class Weights(C.Structure):
         ("head_offsets", C.POINTER(C.c_int64)),
         ("weight_decay", C.c_double),
         ("device", C.c_int32),
-        ("_room", C.c_uint8 * 128),
     ]
 
 
@@ -95,7 +95,6 @@ class Layer(C.Structure):
         ("dropout", C.c_float),
         ("wq", C.POINTER(Weights)),
         ("wk", C.POINTER(Weights)),
-        ("_room", C.c_uint8 * 128),
     ]
 
 
@@ -150,7 +149,6 @@ class Attention(C.Structure):
         ("n_sinks", C.c_int32),
         ("device", C.c_int32),
         ("stream", C.c_void_p),
-        ("_room", C.c_uint8 * 128),
     ]
 
 
@@ -169,7 +167,7 @@ class Action(C.Structure):
 
 
 class GuardOptions(C.Structure):
-    _fields_ = [("size", C.c_uint32), ("automatic", C.c_int32), ("_room", C.c_uint8 * 64)]
+    _fields_ = [("size", C.c_uint32), ("automatic", C.c_int32)]
 
 
 class Stats(C.Structure):
@@ -192,7 +190,6 @@ class Stats(C.Structure):
         ("sampling_interval", C.c_uint32),
         ("guard_layers", C.c_uint32),
         ("not_recording", C.c_char * 256),
-        ("_room", C.c_uint8 * 256),
     ]
 
 
@@ -202,18 +199,18 @@ SIGNATURES = {
     "fs_status_name": (C.c_char_p, [C.c_int]),
     "fs_last_error": (C.c_char_p, [_RUN]),
     "fs_version": (C.c_char_p, []),
-    "fs_options_init": (None, [C.POINTER(Options)]),
+    "fs_options_init_size": (None, [C.POINTER(Options), C.c_uint32]),
     "fs_open": (C.c_int, [C.POINTER(Options), C.POINTER(_RUN)]),
     "fs_attached": (C.c_int, [_RUN]),
     "fs_close": (C.c_int, [_RUN, C.c_int]),
-    "fs_weights_init": (None, [C.POINTER(Weights)]),
-    "fs_layer_init": (None, [C.POINTER(Layer)]),
+    "fs_weights_init_size": (None, [C.POINTER(Weights), C.c_uint32]),
+    "fs_layer_init_size": (None, [C.POINTER(Layer), C.c_uint32]),
     "fs_add_layer": (C.c_int, [_RUN, C.POINTER(Layer)]),
     "fs_layer_set_weights": (C.c_int, [_RUN, C.c_uint32, C.POINTER(Weights), C.POINTER(Weights)]),
     "fs_weights_replaced": (C.c_int, [_RUN]),
     "fs_unmonitored": (C.c_int, [_RUN, C.c_char_p, C.c_char_p]),
     "fs_step_begin": (C.c_int, [_RUN, C.c_int64]),
-    "fs_attention_init": (None, [C.POINTER(Attention)]),
+    "fs_attention_init_size": (None, [C.POINTER(Attention), C.c_uint32]),
     "fs_wants_attention": (C.c_int, [_RUN, C.c_uint32]),
     "fs_wants_attention_backward": (C.c_int, [_RUN, C.c_uint32]),
     "fs_attention_forward": (C.c_int, [_RUN, C.c_uint32, C.POINTER(Attention)]),
@@ -225,7 +222,7 @@ SIGNATURES = {
     "fs_event": (C.c_int, [_RUN, C.c_int, C.c_int64, C.c_char_p]),
     "fs_action_poll": (C.c_int, [_RUN, C.POINTER(Action)]),
     "fs_action_report": (C.c_int, [_RUN, C.c_char_p, C.c_int, C.c_char_p]),
-    "fs_guard_options_init": (None, [C.POINTER(GuardOptions)]),
+    "fs_guard_options_init_size": (None, [C.POINTER(GuardOptions), C.c_uint32]),
     "fs_guard_enable": (C.c_int, [_RUN, C.POINTER(GuardOptions)]),
     "fs_guard_active": (C.c_int, [_RUN, C.c_uint32]),
     "fs_guard_activate": (C.c_int, [_RUN, C.c_uint32]),
@@ -233,7 +230,7 @@ SIGNATURES = {
     "fs_guard_restore": (C.c_int, [_RUN, C.c_void_p, C.c_size_t]),
     "fs_qk_clip_factors": (C.c_int, [_RUN, C.c_uint32, C.c_double, C.POINTER(C.c_float), C.c_uint32]),
     "fs_project_out": (C.c_int, [_RUN, C.c_uint32, C.c_int, C.c_uint32, C.c_void_p, C.c_int64, C.c_int64]),
-    "fs_stats_init": (None, [C.POINTER(Stats)]),
+    "fs_stats_init_size": (None, [C.POINTER(Stats), C.c_uint32]),
     "fs_get_stats": (C.c_int, [_RUN, C.POINTER(Stats)]),
 }
 

@@ -26,7 +26,7 @@ TEXTS = ("run", "attempt", "address", "framework", "model_name", "token")
 def fill_options(library, given):
     """(fs_options, what must stay alive) from keyword arguments. TypeError for a name that is none."""
     options, keep = _abi.Options(), []
-    library.fs_options_init(C.byref(options))
+    library.fs_options_init_size(C.byref(options), C.sizeof(options))
     for name, value in given.items():
         if name in TEXTS:
             setattr(options, name, _bytes(value))
@@ -77,7 +77,7 @@ def open_run(given):
 def weights_struct(projection, parameter, decay, keep):
     """fs_weights of a plan's projection over a parameter's memory."""
     w = _abi.Weights()
-    _library.load().fs_weights_init(C.byref(w))
+    _library.load().fs_weights_init_size(C.byref(w), C.sizeof(w))
     row, col, offsets = projection.strides(parameter)
     array = (C.c_int64 * len(offsets))(*offsets)
     keep.append(array)
@@ -91,7 +91,7 @@ def weights_struct(projection, parameter, decay, keep):
 def layer_struct(layer, wq, wk):
     """fs_layer of a plan; wq, wk: fs_weights or None."""
     s = _abi.Layer()
-    _library.load().fs_layer_init(C.byref(s))
+    _library.load().fs_layer_init_size(C.byref(s), C.sizeof(s))
     s.layer, s.name = layer.index, layer.name.encode()[:200]
     s.model_dim, s.query_heads, s.kv_heads, s.head_dim = layer.model_dim, layer.query_heads, layer.kv_heads, layer.head_dim
     s.first_query_head, s.local_query_heads = layer.first_query_head, layer.local_query_heads

@@ -128,7 +128,7 @@ class Tap:
         if mask is False:
             return None
         a, lib, handle = self._attention, self.monitor.library, self.monitor.handle
-        lib.fs_attention_init(C.byref(a))
+        lib.fs_attention_init_size(C.byref(a), C.sizeof(a))
         a.top_left = 1
         for name, t, first in (("q", q, True), ("k", k, True), ("v", v, True), ("o", o, heads_first),
                                ("d_o", d_o, heads_first), ("dq", dq, True)):

@@ -53,7 +53,7 @@ class Guard:
         if self.mode not in ("qk_norm", "actions"):
             return
         m, options = self.monitor, _abi.GuardOptions()
-        m.library.fs_guard_options_init(C.byref(options))
+        m.library.fs_guard_options_init_size(C.byref(options), C.sizeof(options))
         options.automatic = int(self.automatic and self.mode == "qk_norm")
         if m.library.fs_guard_enable(m.handle, C.byref(options)) != _abi.OK:
             self.refused = m.last_error()
