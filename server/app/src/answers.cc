@@ -1,8 +1,10 @@
 #include "answers.h"
 
 #include "counters.h"
+#include "foreshock/base/file.h"
 #include "foreshock/server/report/report.h"
 #include "foreshock/server/web/control_routes.h"
+#include "foreshock/server/web/page_routes.h"
 #include "foreshock/server/web/routes.h"
 #include "health_route.h"
 
@@ -42,6 +44,18 @@ query::RenderReport ReportOf(const AppOptions& options, const Clock& clock, Hist
   return [report](const std::vector<std::string>& runs) { return report::Render(report, runs); };
 }
 
+// kInvalidArgument when the file has no token in its first line.
+Result<std::string> ControlTokenOf(const AppOptions& options) {
+  if (options.control_token_file.empty()) return std::string();
+  auto text = ReadWholeFile(PosixFileSystem(), options.control_token_file, 4096);
+  if (!text.ok()) return text.status().Annotate("control_token_file");
+  std::string token = text->substr(0, text->find_first_of("\r\n"));
+  if (token.size() >= 16) return token;
+  return Status(Code::kInvalidArgument,
+                "control_token_file: the first line of " + options.control_token_file + " has " +
+                    std::to_string(token.size()) + " bytes, a token needs at least 16");
+}
+
 }  // namespace
 
 void Answers::Stop(int grace_ms) {
@@ -53,6 +67,7 @@ void Answers::Stop(int grace_ms) {
 Result<std::unique_ptr<Answers>> StartAnswers(const AppOptions& options, const auth::HostPort& http_address,
                                               const Clock& clock, History& history) {
   auto answers = std::make_unique<Answers>();
+  FS_ASSIGN_OR_RETURN(const std::string control_token, ControlTokenOf(options));
   const query::RenderReport render = ReportOf(options, clock, history);
   answers->queries = std::make_unique<query::Queries>(QueryOptionsOf(options, clock, history));
   answers->query_service = query::QueryService::Create(answers->queries.get(), render);
@@ -62,7 +77,8 @@ Result<std::unique_ptr<Answers>> StartAnswers(const AppOptions& options, const a
   http::Routes routes;
   AddHealthRoute([&history] { return history.health(); }, &routes);
   web::AddQueryRoutes(answers->queries.get(), &routes);
-  web::AddControlRoutes(history.controls.get(), &routes);
+  web::AddControlRoutes(history.controls.get(), control_token, &routes);
+  web::AddPageRoutes(&routes);
   web::AddMetricsRoute([metrics = answers->exporter.get()] { return metrics->Scrape(); }, &routes);
   web::AddReportRoute(render, &routes);
   http::ServerOptions http;

@@ -41,6 +41,8 @@ void Declare(CLI::App& cli, Arguments* a) {
   cli.add_option("--webhook", o.webhook_url, "URL that gets the alerts as JSON");
   cli.add_option("--slack", o.slack_url, "Slack-compatible webhook that gets the alerts as text");
   cli.add_option("--external-url", o.external_url, "how people reach --http, for links in alerts");
+  cli.add_option("--control-token-file", o.control_token_file,
+                 "file whose first line is the token needed to act by HTTP and on the web page");
   cli.add_option("--log-level", a->log_level, "debug, info (default), warning, error or off");
   cli.add_option("--ready-file", a->ready_file,
                  "file that gets the line with the ports once the server listens");

@@ -25,6 +25,7 @@ std::map<std::string, std::function<void(const YAML::Node&)>> Fields(AppOptions*
       {"heartbeat", Into(&o->heartbeat)},
       {"resend_seconds", Into(&o->resend_seconds)},
       {"external_url", Into(&o->external_url)},
+      {"control_token_file", Into(&o->control_token_file)},
       {"merge_wait_seconds", Into(&o->merge_wait_seconds)},
       {"silent_after_seconds", Into(&o->silent_after_seconds)},
       {"write_buffer_bytes", Into(&o->write_buffer_bytes)},

@@ -1,4 +1,4 @@
-// Files that are inside every page; made from files at build time (cmake/embed.cmake).
+// Files that are inside every page; made from files at build time (cmake/Embed.cmake).
 #pragma once
 
 #include <string_view>

@@ -2,7 +2,9 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include "control_token.h"
 #include "foreshock/json/json.h"
+#include "foreshock/json/writer.h"
 #include "params.h"
 
 namespace foreshock::web {
@@ -62,13 +64,27 @@ Response SetSampling(Controls* controls, const Request& request) {
 
 }  // namespace
 
-void AddControlRoutes(Controls* controls, http::Routes* routes) {
-  const auto with = [controls](Response (*answer)(Controls*, const Request&)) {
-    return [controls, answer](const Request& request) { return answer(controls, request); };
+void AddControlRoutes(Controls* controls, const std::string& control_token, http::Routes* routes) {
+  const auto guarded = [controls, control_token](Response (*answer)(Controls*, const Request&)) {
+    return [controls, control_token, answer](const Request& request) {
+      if (!control_token.empty() && !CarriesToken(control_token, request)) {
+        return ErrorResponse(Status(Code::kPermissionDenied,
+                                    "authorization: acting needs the header 'Bearer TOKEN' with the server's "
+                                    "control token (control_token_file)"));
+      }
+      return answer(controls, request);
+    };
   };
-  routes->Get("/api/v1/runs/{run}/actions", with(ListActions));
-  routes->Post("/api/v1/runs/{run}/actions", with(Act));
-  routes->Post("/api/v1/runs/{run}/sampling", with(SetSampling));
+  routes->Get("/api/v1/runs/{run}/actions",
+              [controls](const Request& request) { return ListActions(controls, request); });
+  routes->Post("/api/v1/runs/{run}/actions", guarded(Act));
+  routes->Post("/api/v1/runs/{run}/sampling", guarded(SetSampling));
+  routes->Get("/api/v1/control", [control_token](const Request& request) {
+    json::Writer out;
+    out.BeginObject().Key("token_configured").Bool(!control_token.empty());
+    out.Key("token_given").Bool(CarriesToken(control_token, request)).EndObject();
+    return Response{200, "application/json", out.Take() + "\n"};
+  });
 }
 
 }  // namespace foreshock::web

@@ -50,7 +50,7 @@ class WebTest : public testing::Test {
     AddQueryRoutes(queries_.get(), &routes);
     controls_ = *control::Controls::Start(
         {.store = &history_.store(), .outbox = &outgoing_, .clock = &history_.clock(), .seed = 1});
-    AddControlRoutes(controls_.get(), &routes);
+    AddControlRoutes(controls_.get(), "", &routes);
     AddMetricsRoute([] { return std::string("up 1\n"); }, &routes);
     AddReportRoute(
         [](const std::vector<std::string>& runs) -> Result<std::string> {

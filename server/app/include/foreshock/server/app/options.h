@@ -20,6 +20,7 @@ struct AppOptions {
   bool heartbeat = false;                       // Alertmanager also gets an alert that always fires
   double resend_seconds = 60;                   // how often Alertmanager is told again what fires; 1 to 3600
   std::string external_url;                     // how people reach http_address, for links in alerts
+  std::string control_token_file;               // its first line is needed to act by HTTP; empty: not needed
   LogLevel log_level = LogLevel::kInfo;
   double merge_wait_seconds = 30;          // how long a step waits for its last ranks
   double silent_after_seconds = 120;       // a run without data and Goodbye is "silent" then
