@@ -108,6 +108,9 @@ fs_test_servers() {
     command -v "$program" >/dev/null || wanted+=("$program")
   done
   ((${#wanted[@]} == 0)) || fs_stage "servers for tests" fs_fetch_servers "${wanted[@]}"
+  # Debian's Alertmanager reads this file from where its package would have put it, and does not start without.
+  local template=usr/share/prometheus/alertmanager/default.tmpl
+  [ -e "/$template" ] || fs_as_root install -D -m 644 "$FS_TOOLS/$template" "/$template"
 }
 
 # Configures a preset when it is not yet, or when its folder was made elsewhere.

@@ -32,7 +32,8 @@ ELSEWHERE = {
 
 def commands():
     """(file, command) of every shell block; lines that end in a backslash are joined, comments taken off."""
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=SOURCE, capture_output=True, text=True, check=False)
+    git = ["git", "ls-files", "*.md"] if shutil.which("git") else ["false"]
+    listed = subprocess.run(git, cwd=SOURCE, capture_output=True, text=True, check=False)
     names = listed.stdout.split() if listed.returncode == 0 else [
         str(p.relative_to(SOURCE)) for p in SOURCE.rglob("*.md") if not p.relative_to(SOURCE).parts[0].startswith("build")]
     for name in sorted(names):

@@ -29,7 +29,7 @@ class Layers(unittest.TestCase):
             path.mkdir(parents=True, exist_ok=True)
             (path / "CMakeLists.txt").write_text(text + "\n")
             (path / "x.cc").write_text("int x;\n")
-        return subprocess.run(["cmake", "-S", root, "-B", root / "build"], capture_output=True, text=True, check=False)
+        return subprocess.run(["cmake", "-G", "Ninja", "-S", root, "-B", root / "build"], capture_output=True, text=True, check=False)
 
     def refused(self, folder, declaration, edge):
         done = self.configure(folder, declaration)

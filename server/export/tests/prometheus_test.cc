@@ -41,7 +41,7 @@ TEST(Prometheus, ScrapesARunAndAnswers) {
   std::ofstream(config) << "scrape_configs:\n- job_name: foreshock\n  scrape_interval: 1s\n"
                            "  static_configs:\n  - targets: ['127.0.0.1:"
                         << server->port() << "']\n";
-  tests::Program prometheus({"/usr/bin/prometheus", "--config.file=" + config,
+  tests::Program prometheus({"prometheus", "--config.file=" + config,
                              "--storage.tsdb.path=" + history.folder() + "/tsdb",
                              "--web.listen-address=127.0.0.1:0"});
   const int port = tests::PortOf(prometheus.WaitForLine("Listening on"));

@@ -60,7 +60,7 @@ TEST(Alertmanager, PassesOnOneFiringAndOneResolvedAcrossARestart) {
          "  repeat_interval: 24h\nreceivers:\n- name: hook\n  webhook_configs:\n"
          "  - url: http://127.0.0.1:"
       << hook.port() << "/hook\n    send_resolved: true\n";
-  tests::Program alertmanager({"/usr/bin/prometheus-alertmanager", "--config.file=" + config,
+  tests::Program alertmanager({"prometheus-alertmanager", "--config.file=" + config,
                                "--storage.path=" + history.folder() + "/alertmanager",
                                "--cluster.listen-address=", "--web.listen-address=127.0.0.1:0"});
   const int port = tests::PortOf(alertmanager.WaitForLine("Listening on"));

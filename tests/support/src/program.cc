@@ -21,7 +21,7 @@ Program::Program(const std::vector<std::string>& argv) {
   std::vector<char*> arguments;
   for (const std::string& arg : argv) arguments.push_back(const_cast<char*>(arg.c_str()));
   arguments.push_back(nullptr);
-  const int error = ::posix_spawn(&pid_, argv[0].c_str(), &actions, nullptr, arguments.data(), environ);
+  const int error = ::posix_spawnp(&pid_, argv[0].c_str(), &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   pipe_ = ends[0];

@@ -12,7 +12,7 @@ namespace foreshock::tests {
 
 class Program {
  public:
-  // argv[0] is an absolute path. Throws when it cannot be started.
+  // argv[0] is a path, or a name that PATH leads to. Throws when it cannot be started.
   explicit Program(const std::vector<std::string>& argv);
   ~Program();  // SIGTERM, after five seconds SIGKILL
   Program(const Program&) = delete;
