@@ -57,6 +57,20 @@ TEST(NonFinite, NamesTheHeadAndLeavesNoTrace) {  // CASES N6: windows recover
   EXPECT_EQ(events[1].kind, AlertEvent::Kind::kResolved);
 }
 
+TEST(NonFinite, HoldsUntilTheSignalIsMeasuredAgain) {
+  Scenario scenario({.every = 1, .steps = 200});
+  scenario.AllHeads(kLogitMax, [](double t) -> std::optional<double> {
+    if (std::fmod(t, 10) != 0) return std::nullopt;
+    return t >= 100 && t < 150 ? kNan : 25.0;
+  });
+  std::vector<AlertEvent> events = scenario.Play();
+  std::erase_if(events, [](const AlertEvent& event) { return event.alert.rule != "non_finite"; });
+  ASSERT_EQ(events.size(), 2u) << Dump(events);
+  EXPECT_EQ(events[0].step, 100);
+  EXPECT_EQ(events[1].kind, AlertEvent::Kind::kResolved);
+  EXPECT_GE(events[1].step, 150);
+}
+
 TEST(NonFinite, SkippedStepsOverflowIsLossScalingAtWork) {
   Scenario scenario;
   scenario.Skip([](double t) { return t == 1000; });

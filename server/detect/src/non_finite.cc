@@ -23,12 +23,24 @@ class NonFinite final : public Rule {
       if (std::isfinite(*value) || step.skipped() || !findings.empty()) continue;
       findings.push_back(Make(step, FindSignal(signal)->name, *value, -1, -1));
     }
-    if (findings.empty()) FromHeads(step, &findings);
     if (!looked) return std::nullopt;
+    if (findings.empty()) LookAtHeads(step, &findings);
     return findings;
   }
 
  private:
+  // Heads are measured every so many steps: until the signal is measured again, what it showed still holds.
+  void LookAtHeads(const StepView& step, std::vector<Finding>* findings) {
+    FromHeads(step, findings);
+    if (!findings->empty()) {
+      held_ = findings->front();
+    } else if (held_ && !step.Heads(held_signal_).any) {
+      findings->push_back(*held_);
+    } else {
+      held_.reset();
+    }
+  }
+
   static Finding Make(const StepView& step, std::string_view signal, double value, int32_t layer,
                       int32_t head) {
     Finding finding;
@@ -43,7 +55,7 @@ class NonFinite final : public Rule {
     return finding;
   }
 
-  static void FromHeads(const StepView& step, std::vector<Finding>* findings) {
+  void FromHeads(const StepView& step, std::vector<Finding>* findings) {
     size_t count = 0;
     for (const SignalInfo& info : SignalCatalogue()) {
       if (info.id >= StepView::kSignalIds) continue;
@@ -52,6 +64,7 @@ class NonFinite final : public Rule {
       for (size_t head = 0; head < step.all_heads(); ++head) {
         if (!values.present[head] || std::isfinite(values.value[head])) continue;
         if (count++ == 0) {
+          held_signal_ = info.id;
           findings->push_back(
               Make(step, info.name, values.value[head], step.LayerOf(head), step.HeadOf(head)));
         }
@@ -62,6 +75,9 @@ class NonFinite final : public Rule {
           ", and " + std::to_string(count - 1) + " more values of this step are not finite";
     }
   }
+
+  std::optional<Finding> held_;
+  uint16_t held_signal_ = 0;
 };
 
 }  // namespace
