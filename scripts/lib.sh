@@ -110,7 +110,7 @@ fs_test_servers() {
   ((${#wanted[@]} == 0)) || fs_stage "servers for tests" fs_fetch_servers "${wanted[@]}"
   # Debian's Alertmanager reads this file from where its package would have put it, and does not start without.
   local template=usr/share/prometheus/alertmanager/default.tmpl
-  [ -e "/$template" ] || fs_as_root install -D -m 644 "$FS_TOOLS/$template" "/$template"
+  [ -e "/$template" ] || [ ! -e "$FS_TOOLS/$template" ] || fs_as_root install -D -m 644 "$FS_TOOLS/$template" "/$template"
 }
 
 # Configures a preset when it is not yet, or when its folder was made elsewhere.
