@@ -108,9 +108,10 @@ fs_test_servers() {
     command -v "$program" >/dev/null || wanted+=("$program")
   done
   ((${#wanted[@]} == 0)) || fs_stage "servers for tests" fs_fetch_servers "${wanted[@]}"
-  # Debian's Alertmanager reads this file from where its package would have put it, and does not start without.
-  local template=usr/share/prometheus/alertmanager/default.tmpl
-  [ -e "/$template" ] || [ ! -e "$FS_TOOLS/$template" ] || fs_as_root install -D -m 644 "$FS_TOOLS/$template" "/$template"
+  # Debian's Alertmanager reads its templates from where its package would have put them, and does not start without.
+  local templates=usr/share/prometheus/alertmanager
+  [ -e "/$templates/email.tmpl" ] || [ ! -e "$FS_TOOLS/$templates" ] ||
+    fs_as_root install -D -m 644 -t "/$templates" "$FS_TOOLS/$templates"/*.tmpl
 }
 
 # Configures a preset when it is not yet, or when its folder was made elsewhere.
