@@ -97,6 +97,7 @@ struct fs_run {
   void DropUnmeasurable(foreshock::sdk::LayerSpec* spec);
   void TellFailures();
   // Says once per layer that its attention is not measured.
+  fs_status Attend(uint32_t layer, const fs_attention& in, bool backward);
   void AttentionUnmonitored(size_t index, const std::string& reason);
   void Publish(const foreshock::sdk::EventSlot& event);
   void GuardEvent(const char* detail, const uint32_t* layers, uint32_t count);

@@ -62,37 +62,20 @@ bool fs_run::WantsBackward(uint32_t layer) const noexcept {
   return index != kUnknown && sampler_ != nullptr && sampler_->WantsBackward(static_cast<size_t>(index));
 }
 
-fs_status fs_run::Forward(uint32_t layer, const fs_attention& in) {
-  if (IndexOf(layer) == kUnknown) return UnknownLayer(layer);
-  if (!WantsForward(layer)) return FS_OK;
-  const OwnTime own(clock_, &own_in_step_);
-  fs_attention attention;
-  fs_attention_init(&attention);
-  if (!sdk::CopySized(in, &attention)) {
-    return Fail(FS_ERR_ARGUMENT, "attention.size: %u, call fs_attention_init first", in.size);
-  }
-  if (!attention.grad_enabled || attention.recompute) return FS_OK;
-  const Status dtypes = sdk::CheckDTypes(attention);
-  if (!dtypes.ok()) return Fail(FS_ERR_DTYPE, dtypes);
-  const auto index = static_cast<size_t>(IndexOf(layer));
-  const sdk::AttentionCall call = sdk::ToCall(attention);
-  if (const char* reason = WhyNotMeasured(call)) {
-    AttentionUnmonitored(index, reason);
-    return FS_OK;
-  }
-  const Status status = sampler_->Forward(index, call);
-  return status.ok() ? FS_OK : Fail(AttentionStatus(status), status);
-}
+fs_status fs_run::Forward(uint32_t layer, const fs_attention& in) { return Attend(layer, in, false); }
 
-fs_status fs_run::Backward(uint32_t layer, const fs_attention& in) {
+fs_status fs_run::Backward(uint32_t layer, const fs_attention& in) { return Attend(layer, in, true); }
+
+fs_status fs_run::Attend(uint32_t layer, const fs_attention& in, bool backward) {
   if (IndexOf(layer) == kUnknown) return UnknownLayer(layer);
-  if (!WantsBackward(layer)) return FS_OK;
+  if (!(backward ? WantsBackward(layer) : WantsForward(layer))) return FS_OK;
   const OwnTime own(clock_, &own_in_step_);
   fs_attention attention;
   fs_attention_init(&attention);
   if (!sdk::CopySized(in, &attention)) {
     return Fail(FS_ERR_ARGUMENT, "attention.size: %u, call fs_attention_init first", in.size);
   }
+  if (!backward && (!attention.grad_enabled || attention.recompute)) return FS_OK;
   const Status dtypes = sdk::CheckDTypes(attention);
   if (!dtypes.ok()) return Fail(FS_ERR_DTYPE, dtypes);
   const auto index = static_cast<size_t>(IndexOf(layer));
@@ -101,7 +84,7 @@ fs_status fs_run::Backward(uint32_t layer, const fs_attention& in) {
     AttentionUnmonitored(index, reason);
     return FS_OK;
   }
-  const Status status = sampler_->Backward(index, call);
+  const Status status = backward ? sampler_->Backward(index, call) : sampler_->Forward(index, call);
   return status.ok() ? FS_OK : Fail(AttentionStatus(status), status);
 }
 
