@@ -5,26 +5,13 @@
 #include <thread>
 
 #include "foreshock/agent/forward.h"
+#include "foreshock/rpc/status.h"
 #include "source_stream.h"
 
 namespace foreshock::agent {
 namespace {
 
 constexpr std::chrono::seconds kLookAgain{1};
-
-// Numbers of gRPC status codes, which IngestError carries.
-uint32_t GrpcCode(Code code) {
-  switch (code) {
-    case Code::kInvalidArgument:
-      return 3;
-    case Code::kPermissionDenied:
-      return 7;
-    case Code::kResourceExhausted:
-      return 8;
-    default:
-      return 9;  // failed precondition
-  }
-}
 
 }  // namespace
 
@@ -119,7 +106,7 @@ void Forwarder::Impl::EndFinished() {
 void Forwarder::Impl::TellTrainer(const SourceKey& key, const Status& reason) {
   wire::Reply reply;
   wire::IngestError error;
-  error.code = GrpcCode(reason.code());
+  error.code = static_cast<uint32_t>(rpc::ToGrpc(reason).error_code());
   error.message = "server " + options.address + " refuses run '" + key.run + "': " + reason.message();
   error.final = reason.code() == Code::kInvalidArgument;
   reply.error = std::move(error);

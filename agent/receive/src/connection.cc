@@ -15,20 +15,7 @@ namespace {
 constexpr size_t kReadBytes = size_t{256} << 10;
 constexpr size_t kMaxOutgoingBytes = size_t{4} << 20;
 constexpr int64_t kForever = -1;
-
-// Numbers of gRPC status codes, which IngestError carries.
-uint32_t GrpcCode(Code code) {
-  switch (code) {
-    case Code::kInvalidArgument:
-      return 3;
-    case Code::kResourceExhausted:
-      return 8;
-    case Code::kDataLoss:
-      return 15;
-    default:
-      return 13;
-  }
-}
+constexpr uint32_t kInvalidArgument = 3;  // gRPC's number, which IngestError carries
 
 }  // namespace
 
@@ -125,8 +112,7 @@ bool Connection::TakeRecord(wire::Record record) {
   if (record.type == wire::RecordType::kReply) return true;  // has no meaning upwards
   if (!greeted_) {
     ++hub_.counters.refused;
-    SendError(Code::kInvalidArgument, Status(Code::kInvalidArgument, "record: the first one must be a Hello"),
-              0, true);
+    SendError(Status(Code::kInvalidArgument, "record: the first one must be a Hello"), 0, true);
     FlushOutgoing();
     return false;
   }
@@ -144,7 +130,7 @@ bool Connection::CheckHello(const wire::Hello& hello) {
   if (status.ok()) return true;
   ++hub_.counters.refused;
   LogWarning(kReceiveComponent, "bad Hello, closing the link", {{"pid", peer_.pid}, {"error", status}});
-  SendError(Code::kInvalidArgument, status, 0, true);
+  SendError(status, 0, true);
   FlushOutgoing();
   return false;
 }
@@ -153,7 +139,7 @@ bool Connection::TakeHello(std::string payload) {
   auto decoded = wire::DecodeHello(payload);
   if (!decoded.ok()) {
     ++hub_.counters.refused;
-    SendError(Code::kInvalidArgument, decoded.status(), 0, true);
+    SendError(decoded.status(), 0, true);
     FlushOutgoing();
     return false;
   }
@@ -196,7 +182,7 @@ void Connection::TakeData(wire::Record record) {
   const Status fault = head.ok() ? wire::CheckSeq(head->seq) : head.status();
   if (!fault.ok()) {
     ++hub_.counters.rejected;
-    SendError(Code::kInvalidArgument, fault, head.ok() ? head->seq : 0, true);
+    SendError(fault, head.ok() ? head->seq : 0, true);
     return;
   }
   hub_.counters.dropped_by_trainers += std::min(head->dropped_before, head->seq - 1);
@@ -252,7 +238,7 @@ void Connection::RejectFront(const Status& status) {
   ++hub_.counters.rejected;
   LogWarning(kReceiveComponent, "record refused for good",
              {{"source", key_.ToString()}, {"seq", batch_.front().seq}, {"error", status}});
-  SendError(Code::kInvalidArgument, status, batch_.front().seq, true);
+  SendError(status, batch_.front().seq, true);
   batch_.erase(batch_.begin());
 }
 
@@ -278,11 +264,11 @@ void Connection::Acknowledge(uint64_t durable_seq) {
   Send(reply);
 }
 
-void Connection::SendError(Code code, const Status& status, uint64_t seq, bool final) {
+void Connection::SendError(const Status& status, uint64_t seq, bool final) {
   wire::Reply reply;
   reply.durable_seq = durable_seq_;
   wire::IngestError error;
-  error.code = GrpcCode(code);
+  error.code = kInvalidArgument;
   error.message = status.message();
   error.seq = seq;
   error.final = final;

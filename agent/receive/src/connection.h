@@ -62,7 +62,7 @@ class Connection {
   Status AppendFront(size_t count);
   void RejectFront(const Status& status);
   void Acknowledge(uint64_t durable_seq);
-  void SendError(Code code, const Status& status, uint64_t seq, bool final);
+  void SendError(const Status& status, uint64_t seq, bool final);
   bool FlushOutgoing();
   bool Stalled(const Status& status);
 
