@@ -133,6 +133,25 @@ class Case(unittest.TestCase):
         env.update(extra or {})
         return env
 
+    def alertmanager(self, config):
+        """Debian's Alertmanager with this configuration file, ready; its URL. Skips the test where there is none."""
+        if shutil.which("prometheus-alertmanager") is None:
+            self.skipTest("prometheus-alertmanager is not installed")
+        port = free_port()
+        base = f"http://127.0.0.1:{port}"
+        self.start("alertmanager", ["prometheus-alertmanager", f"--config.file={config}",
+                                    f"--storage.path={self.folder}/am", f"--web.listen-address=127.0.0.1:{port}",
+                                    "--cluster.listen-address="])
+
+        def up():
+            try:
+                return urllib.request.urlopen(f"{base}/-/ready", timeout=10).status == 200
+            except OSError:
+                return False
+
+        until(up, "Alertmanager")
+        return base
+
     # ---- Foreshock's own programs
 
     def server(self, name="server", data=None, *flags, grpc="127.0.0.1:0", http="127.0.0.1:0"):

@@ -1,17 +1,13 @@
 """deploy/prometheus and deploy/alertmanager: valid, rules that fire when they should, routes that deliver."""
 
-import http.server
-import json
-import pathlib
 import re
 import shutil
 import subprocess
-import threading
 import unittest
-import urllib.request
 
 import harness
 from harness import SOURCE, until
+from receiver import Receiver
 
 PROMETHEUS = SOURCE / "deploy" / "prometheus"
 ALERTMANAGER = SOURCE / "deploy" / "alertmanager" / "alertmanager.yml"
@@ -59,79 +55,40 @@ class Routes(unittest.TestCase):
                     f"--verify.receivers={receiver}", *labels)
 
 
-class Receivers:
-    """HTTP server at the ends of the routes: keeps what is posted, by path."""
-
-    def __init__(self):
-        received = self.received = {}
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                received.setdefault(self.path.strip("/"), []).extend(json.loads(body)["alerts"])
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *unused):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def names(self, receiver):
-        return {a["labels"]["alertname"] for a in self.received.get(receiver, [])}
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-
-
 class Delivery(harness.Case):
     def test_a_real_critical_pages_and_the_heartbeat_beats(self):
-        if shutil.which("prometheus-alertmanager") is None:
-            self.skipTest("prometheus-alertmanager is not installed")
-        receivers = Receivers()
-        self.addCleanup(receivers.close)
+        receiver = Receiver()  # of all routes, told apart by path
+        self.addCleanup(receiver.close)
+
+        def alerts(route):
+            return [a for path, body in receiver.posts if path == f"/{route}" for a in body["alerts"]]
+
+        def names(route):
+            return {a["labels"]["alertname"] for a in alerts(route)}
+
         config = self.folder / "alertmanager.yml"
-        config.write_text(ALERTMANAGER.read_text().replace("127.0.0.1:9095", receivers.address))
-        base = self.start_alertmanager(config)
+        config.write_text(ALERTMANAGER.read_text().replace("127.0.0.1:9095", receiver.address))
+        base = self.alertmanager(config)
         options = self.folder / "server.yml"
         options.write_text(f"alertmanager_url: {base}\nheartbeat: true\nresend_seconds: 5\n")
         daemon = self.server("server", None, "--config", options)
         node = self.agent(daemon.grpc)
         self.trainer("--foreshock", node.address, "--run", "gpt", "--steps", 1000000, "--quiet", "--lr", "1000", "--warmup",
                      "0")
-        until(lambda: "loss_divergence" in receivers.names("page"), lambda: f"a page: {receivers.received}")
-        until(lambda: "ForeshockHeartbeat" in receivers.names("heartbeat"), "a heartbeat")
-        page = next(a for a in receivers.received["page"] if a["labels"]["alertname"] == "loss_divergence")
+        until(lambda: "loss_divergence" in names("page"), lambda: f"a page: {receiver.posts}")
+        until(lambda: "ForeshockHeartbeat" in names("heartbeat"), "a heartbeat")
+        page = next(a for a in alerts("page") if a["labels"]["alertname"] == "loss_divergence")
         self.assertEqual((page["labels"]["severity"], page["labels"]["run"]), ("critical", "gpt"))
         # Prometheus' second way is mute while the server itself has told; a run of its own is heard.
         subprocess.run(["amtool", f"--alertmanager.url={base}", "alert", "add", "alertname=ForeshockRunCritical", "run=gpt",
                         "severity=critical"], check=True)
         subprocess.run(["amtool", f"--alertmanager.url={base}", "alert", "add", "alertname=ForeshockRunCritical", "run=other",
                         "severity=critical"], check=True)
-        until(lambda: "ForeshockRunCritical" in receivers.names("page"), "the other run's page")
-        told = {a["labels"]["run"] for a in receivers.received["page"]
+        until(lambda: "ForeshockRunCritical" in names("page"), "the other run's page")
+        told = {a["labels"]["run"] for a in alerts("page")
                 if a["labels"]["alertname"] == "ForeshockRunCritical"}
         self.assertEqual(told, {"other"})
-        self.assertNotIn("loss_divergence", receivers.names("chat"))
-
-    def start_alertmanager(self, config: pathlib.Path):
-        port = harness.free_port()
-        base = f"http://127.0.0.1:{port}"
-        self.start("alertmanager", ["prometheus-alertmanager", f"--config.file={config}", f"--storage.path={self.folder}/am",
-                                    f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address="])
-
-        def up():
-            try:
-                return urllib.request.urlopen(f"{base}/-/ready", timeout=10).status == 200
-            except OSError:
-                return False
-
-        until(up, "Alertmanager")
-        return base
+        self.assertNotIn("loss_divergence", names("chat"))
 
 
 if __name__ == "__main__":

@@ -4,49 +4,20 @@ A learning rate far too large throws the trainer's loss up within its first step
 announced end of the run resolves it.
 """
 
-import http.server
 import json
-import shutil
-import threading
 import unittest
-import urllib.request
 
 import harness
 from harness import until
+from receiver import Receiver
 
 
 RULE = "loss_divergence"
 
 
-class Hook:
-    """An HTTP server that keeps what is posted to it."""
-
-    def __init__(self):
-        received = self.received = []
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                received.append(json.loads(body))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *unused):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/hook"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-
-
 class Notify(harness.Case):
     def hook(self):
-        hook = Hook()
+        hook = Receiver()
         self.addCleanup(hook.close)
         return hook
 
@@ -70,25 +41,11 @@ class Notify(harness.Case):
         self.assertEqual(len(told("resolved")), 1, hook.received)
 
     def test_alertmanager_forwards_one_firing_and_one_resolved(self):
-        if shutil.which("prometheus-alertmanager") is None:
-            self.skipTest("prometheus-alertmanager is not installed")
         hook = self.hook()
-        port = harness.free_port()
         config = self.folder / "alertmanager.yml"
         config.write_text("route: {receiver: hook, group_by: [alertname, run], group_wait: 0s, group_interval: 1s}\n"
                           f"receivers: [{{name: hook, webhook_configs: [{{url: '{hook.url}', send_resolved: true}}]}}]\n")
-        base = f"http://127.0.0.1:{port}"
-        self.start("alertmanager", ["prometheus-alertmanager", f"--config.file={config}",
-                                    f"--storage.path={self.folder}/am", f"--web.listen-address=127.0.0.1:{port}",
-                                    "--cluster.listen-address="])
-
-        def up():
-            try:
-                return urllib.request.urlopen(f"{base}/-/ready", timeout=10).status == 200
-            except OSError:
-                return False
-
-        until(up, "Alertmanager")
+        base = self.alertmanager(config)
         daemon = self.server("server", None, "--alertmanager", base)
         self.collapse(self.agent(daemon.grpc))
         self.await_end(daemon, "gpt")
