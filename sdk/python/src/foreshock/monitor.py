@@ -473,7 +473,7 @@ class Monitor:
         stats = _abi.Stats()
         self.library.fs_stats_init_size(C.byref(stats), C.sizeof(stats))
         self.library.fs_get_stats(self.handle, C.byref(stats))
-        out = {name: getattr(stats, name) for name, _ in _abi.Stats._fields_[1:-1]}
+        out = {name: getattr(stats, name) for name, _ in _abi.Stats._fields_[1:]}
         out["not_recording"] = out["not_recording"].decode(errors="replace")
         return out
 
