@@ -35,7 +35,17 @@ class Inert:
         return None
 
 
-class Enter:
+class Hook:
+    """Of a module: its copies and pickles have none."""
+
+    def __deepcopy__(self, memo):
+        return Inert()
+
+    def __reduce__(self):
+        return Inert, ()
+
+
+class Enter(Hook):
     """Forward pre-hook of one watched layer. `normalise`: the guard is on for it."""
 
     def __init__(self, key, on_enter=None):
@@ -48,26 +58,14 @@ class Enter:
         if self.on_enter is not None and not torch.compiler.is_compiling():
             self.on_enter()
 
-    def __deepcopy__(self, memo):
-        return Inert()
 
-    def __reduce__(self):
-        return Inert, ()
-
-
-class Leave:
+class Leave(Hook):
     """Forward hook of a watched layer."""
 
     def __call__(self, module, args, output):
         context.key = ""
         context.normalise = False
         context.dynamic_max = None
-
-    def __deepcopy__(self, memo):
-        return Inert()
-
-    def __reduce__(self):
-        return Inert, ()
 
 
 def qk_norm(x):

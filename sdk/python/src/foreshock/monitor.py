@@ -42,7 +42,7 @@ def _call(monitor, method, *arguments):
             monitor.broken(error)
 
 
-class _Forward:
+class _Forward(_patch.Hook):
     """Forward pre-hook of the whole model: a step begins before its first layer, so that it is of one kind throughout."""
 
     def __init__(self, monitor):
@@ -54,14 +54,8 @@ class _Forward:
             if torch.is_grad_enabled() and module.training:
                 _call(self.monitor, "forward_begins")
 
-    def __deepcopy__(self, memo):
-        return _patch.Inert()
 
-    def __reduce__(self):
-        return _patch.Inert, ()
-
-
-class _Loaded:
+class _Loaded(_patch.Hook):
     """Hook of load_state_dict()."""
 
     def __init__(self, monitor):
@@ -69,12 +63,6 @@ class _Loaded:
 
     def __call__(self, module, incompatible_keys):
         _call(self.monitor, "weights_replaced")
-
-    def __deepcopy__(self, memo):
-        return _patch.Inert()
-
-    def __reduce__(self):
-        return _patch.Inert, ()
 
 
 class Monitor:
