@@ -12,6 +12,7 @@ import torch
 
 import foreshock
 import models
+from conftest import EVERY, Recording
 from foreshock import _patch, _taps
 
 
@@ -231,9 +232,10 @@ def test_loading_a_checkpoint_starts_windows_anew(record):
     assert abs(got["update_projection_1"][0] or 0) < 0.2  # one step of training, not the jump back
 
 
-def test_a_forked_child_sends_nothing_and_does_not_hang(record):
+def forks_in_mid_run(path):
+    """In a process of its own: where autograd has run on threads, a forked child cannot run it."""
     model, optimizer = make()
-    monitor, recording = record(model, optimizer)
+    monitor = foreshock.watch(model, optimizer, address=f"file:{path}", run="run", **EVERY)
     models.train(model, optimizer, 1, monitor)
 
     def child():
@@ -246,6 +248,14 @@ def test_a_forked_child_sends_nothing_and_does_not_hang(record):
     assert process.exitcode == 0
     models.train(model, optimizer, 1, monitor, first=1)
     monitor.close()
+
+
+def test_a_forked_child_sends_nothing_and_does_not_hang(tmp_path):
+    recording = Recording(tmp_path / "run.jsonl")
+    process = multiprocessing.get_context("spawn").Process(target=forks_in_mid_run, args=(recording.path,))
+    process.start()
+    process.join(240)
+    assert process.exitcode == 0
     assert sorted(recording.steps()) == [0, 1] and len(recording.lines()) == 1 + 2 + 1
 
 

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 
 import foreshock
 import models
+from conftest import EVERY
 
-EVERY = {"attention_every_steps": 1, "spectra_every_steps": 1, "row_every": 1, "budget": 1.0}
 STEPS = 4
 
 
@@ -105,12 +105,18 @@ def child(rank, what, tmp_path, errors):
         raise
 
 
-def two_processes(what, tmp_path):
-    context = multiprocessing.get_context("fork")
+def start_ranks(what, tmp_path):
+    """Two processes of their own: a fork of one in which autograd has run on threads cannot run it."""
+    context = multiprocessing.get_context("spawn")
     errors = context.Queue()
     ranks = [context.Process(target=child, args=(rank, what, tmp_path, errors)) for rank in range(2)]
     for process in ranks:
         process.start()
+    return ranks, errors
+
+
+def two_processes(what, tmp_path):
+    ranks, errors = start_ranks(what, tmp_path)
     for process in ranks:
         process.join(600)
     failed = [p.exitcode for p in ranks]
@@ -206,11 +212,7 @@ def test_the_guard_switches_at_one_step_on_all_ranks(tmp_path, servers):
 
     server = servers.server()
     (tmp_path / "address").write_text(servers.agent(server.grpc).address)
-    context = multiprocessing.get_context("fork")
-    errors = context.Queue()
-    ranks = [context.Process(target=child, args=(rank, guarded, tmp_path, errors)) for rank in range(2)]
-    for process in ranks:
-        process.start()
+    ranks, errors = start_ranks(guarded, tmp_path)
     running = lambda: all(p.exitcode in (None, 0) for p in ranks)
     until(lambda: not running() or all((tmp_path / f"waits{r}").exists() for r in range(2)), "both ranks at step 10")
     until(lambda: not running() or servers.run_of(server, "two"), "the run")
