@@ -9,6 +9,7 @@
 #pragma once
 
 #include "gram_kernel.cuh"
+#include "hopper_ptx.cuh"
 
 namespace foreshock::cuda {
 
@@ -31,12 +32,6 @@ struct HopperShape {
 };
 
 #ifdef FS_HOPPER_CODE
-
-// What the instructions are told of an operand: 128-byte lines, swizzled, groups of 8 lines 1024 bytes apart.
-__device__ __forceinline__ uint64_t OperandAt(uint32_t address) {
-  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | (uint64_t{1} << 16) | (uint64_t{64} << 32) |
-         (uint64_t{1} << 62);
-}
 
 #define FS_ACC4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define FS_WGMMA(type)                                                                                       \
@@ -61,13 +56,6 @@ __device__ __forceinline__ void GroupMultiply(float (&d)[32], uint64_t a, uint64
 #undef FS_WGMMA
 #undef FS_ACC4
 
-__device__ __forceinline__ void GroupFence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void GroupCommit() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void GroupWait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
-// Makes ordinary writes to shared memory visible to the warpgroup instructions.
-__device__ __forceinline__ void ShareWrites() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void BarrierSync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -80,9 +68,9 @@ template <int N, typename T>
 __device__ __forceinline__ void TileOfGroup(uint32_t stage, int row, int col, float (&acc)[32]) {
   using Shape = HopperShape<N, T>;
   constexpr int kLine = kGramTile * 2;
-  const uint64_t a = OperandAt(stage + row * kLine), b = OperandAt(stage + col * kLine);
+  const uint64_t a = hopper::Descriptor(stage + row * kLine), b = hopper::Descriptor(stage + col * kLine);
   constexpr uint64_t kLow = Shape::kTileBytes / 16;  // from a high operand to its low one
-  GroupFence();
+  hopper::FenceProducts();
 #pragma unroll
   for (int k = 0; k < kGramTile / 16; ++k) {
     const uint64_t step = k * 2;  // 32 bytes
@@ -95,8 +83,8 @@ __device__ __forceinline__ void TileOfGroup(uint32_t stage, int row, int col, fl
       GroupMultiply<T>(acc, a + step, b + step, k > 0);
     }
   }
-  GroupCommit();
-  GroupWait();
+  hopper::CommitProducts();
+  hopper::WaitProducts<0>();
 }
 
 // Writes a 64 x 64 block of G as its 32 x 32 blocks; the one below the diagonal is left out.
@@ -183,7 +171,7 @@ __device__ void GramOfChunkHopper(const HeadRecord& h, const RowChunk& chunk, fl
           *reinterpret_cast<uint4*>(stage + Shape::kTileBytes + at) =
               make_uint4(low[0], low[1], low[2], low[3]);
         }
-        ShareWrites();
+        hopper::FenceForAsync();
         BarrierArrive(1 + s, kAll);
         if (tile + 1 < tiles) fetch(tile + 1);
       }
@@ -213,8 +201,8 @@ __device__ void GramOfChunkHopper(const HeadRecord& h, const RowChunk& chunk, fl
         for (int p = 0; p < Loader::kPer; ++p) {
           const int valid = loader.Valid(rows, p);
           if (loader.vector) {
-            CopyChunkAsync(SharedAddress(stage) + p * Loader::kOffsetStep,
-                           valid > 0 ? from + p * loader.step : from, valid * 2);
+            CopyAsync16(SharedAddress(stage) + p * Loader::kOffsetStep,
+                        valid > 0 ? from + p * loader.step : from, valid * 2);
           } else {
             T w[8];
             LoadChunk<T>(from + p * loader.step, loader.row_stride, false, valid, w);
@@ -229,7 +217,7 @@ __device__ void GramOfChunkHopper(const HeadRecord& h, const RowChunk& chunk, fl
     for (int s = 0; s < Shape::kStages - 1; ++s) copy(s);
     for (int tile = 0; tile < tiles; ++tile) {
       WaitCopies<Shape::kStages - 2>();
-      ShareWrites();
+      hopper::FenceForAsync();
       __syncthreads();
       copy(tile + Shape::kStages - 1);
       float acc[32];

@@ -216,7 +216,7 @@ __device__ void GramOfChunk(const HeadRecord& h, const RowChunk& chunk, float* o
         const int valid = loader.Valid(tile, p);
         const T* from = valid > 0 ? loader.Place(tile, p) : static_cast<const T*>(h.data);
         if (h.vector) {
-          CopyChunkAsync(SharedAddress(stage) + offset, from, valid * 2);
+          CopyAsync16(SharedAddress(stage) + offset, from, valid * 2);
         } else if constexpr (!kSplit) {
           T w[8];
           LoadChunk<T>(from, stride, false, valid, w);

@@ -1,4 +1,4 @@
-// Tiles of W in shared memory as the tensor cores read them, and thin wrappers of the instructions used.
+// Tiles of W in shared memory as the tensor cores read them.
 //
 // A tile holds 64 rows (i, along d_model) of N columns (j, along d_head) in 16-bit elements. It keeps the
 // order of global memory: lines of 64 i for each j (model-major), or of N j for each i (head-major). Chunks
@@ -8,29 +8,16 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "mma_sync.cuh"
 #include "weight_tables.h"
 
 namespace foreshock::cuda {
-
-__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
 
 // Byte offset of a chunk; a line has `chunks` of them (a power of 2, at least 4).
 template <int kChunks>
 __device__ __forceinline__ int ChunkOffset(int line, int chunk) {
   const int turn = kChunks >= 8 ? (line & 7) : ((line >> 1) & 3);
   return (line * kChunks + (chunk ^ turn)) * 16;
-}
-
-// Copies `bytes` (0 to 16) from global to shared memory without waiting and zeroes the rest of the 16.
-__device__ __forceinline__ void CopyChunkAsync(uint32_t to, const void* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kPending>
-__device__ __forceinline__ void WaitCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 template <bool kTransposed>
@@ -41,28 +28,17 @@ __device__ __forceinline__ void LoadMatrices(uint32_t (&r)[4], uint32_t address)
                  : "r"(address)
                  : "memory");
   } else {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
+    LoadMatrix4(r, address);
   }
 }
 
 // d += A B, 16 x 8 x 16, fp32 accumulators. T is the weights' type: fp32 ones were split into bf16.
 template <typename T>
 __device__ __forceinline__ void MultiplyAdd(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  if constexpr (!__is_same(T, __half)) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  if constexpr (__is_same(T, __half)) {
+    Mma(d, a, b0, b1, __half{});
   } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    Mma(d, a, b0, b1, __nv_bfloat16{});
   }
 }
 
