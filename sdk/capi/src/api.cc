@@ -177,6 +177,16 @@ fs_status fs_scalar(fs_run* run, fs_scalar_id id, double value) {
   return Guarded(run, [&] { return run->Scalar(id, value); });
 }
 
+fs_status fs_loss_at(fs_run* run, const void* mean_loss, fs_dtype dtype, int32_t device, void* stream,
+                     double tokens) {
+  return Guarded(run, [&] { return run->LossAt({mean_loss, dtype, device, stream}, tokens); });
+}
+
+fs_status fs_scalar_at(fs_run* run, fs_scalar_id id, const void* value, fs_dtype dtype, int32_t device,
+                       void* stream) {
+  return Guarded(run, [&] { return run->ScalarAt(id, {value, dtype, device, stream}); });
+}
+
 fs_status fs_step_skipped(fs_run* run) {
   return Guarded(run, [&] { return run->StepSkipped(); });
 }

@@ -64,6 +64,15 @@ struct fs_run {
   fs_status Backward(uint32_t layer, const fs_attention& attention);
   fs_status Loss(double mean_loss, double tokens);
   fs_status Scalar(fs_scalar_id id, double value);
+  // A number in memory, which may be a device's.
+  struct NumberAt {
+    const void* value;
+    fs_dtype dtype;
+    int32_t device;
+    void* stream;
+  };
+  fs_status LossAt(NumberAt number, double tokens);
+  fs_status ScalarAt(fs_scalar_id id, NumberAt number);
   fs_status StepSkipped();
   fs_status StepEnd();
 
@@ -99,6 +108,8 @@ struct fs_run {
   // Says once per layer that its attention is not measured.
   fs_status Attend(uint32_t layer, const fs_attention& in, bool backward);
   void AttentionUnmonitored(size_t index, const std::string& reason);
+  fs_status FindNumber(const char* name, NumberAt* number) const;
+  fs_status NumberStatus(const foreshock::Status& status);
   void Publish(const foreshock::sdk::EventSlot& event);
   void GuardEvent(const char* detail, const uint32_t* layers, uint32_t count);
   void AnnounceGuardSwitch(bool watch_effect);
@@ -116,6 +127,7 @@ struct fs_run {
   const uint64_t fork_generation_;
   std::vector<foreshock::sdk::LayerSpec> layers_;
   std::vector<int32_t> layer_index_;     // by global index
+  bool numbers_told_ = false;            // that numbers on a device cannot be read
   std::vector<uint8_t> attention_told_;  // per layer: AttentionUnmonitored was called
   std::vector<foreshock::wire::Unmonitored> unmonitored_;
   std::vector<std::pair<int32_t, void*>> streams_;       // by device, as fs_set_stream gave them

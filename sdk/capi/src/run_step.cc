@@ -103,6 +103,50 @@ fs_status fs_run::Scalar(fs_scalar_id id, double value) {
   return FS_OK;
 }
 
+// Ok, and `device` filled in; or what is wrong with the number.
+fs_status fs_run::FindNumber(const char* name, NumberAt* number) const {
+  if (number->value == nullptr) return Fail(FS_ERR_ARGUMENT, "%s: null", name);
+  if (!foreshock::kernels::IsKnown(static_cast<foreshock::kernels::DType>(number->dtype))) {
+    return Fail(FS_ERR_DTYPE, "%s.dtype: %d, not one of fs_dtype", name, static_cast<int>(number->dtype));
+  }
+  if (number->device < 0) number->device = foreshock::cuda::DeviceOf(number->value);
+  return FS_OK;
+}
+
+fs_status fs_run::LossAt(NumberAt number, double tokens) {
+  const fs_status found = FindNumber("loss", &number);
+  if (found != FS_OK) return found;
+  const auto dtype = static_cast<foreshock::kernels::DType>(number.dtype);
+  if (number.device < 0) return Loss(foreshock::kernels::LoadDouble(number.value, dtype, 0), tokens);
+  if (!(tokens > 0 && tokens < 1e18)) return Fail(FS_ERR_ARGUMENT, "tokens: %g, must be above 0", tokens);
+  if (sampler_ == nullptr) return FS_OK;
+  const OwnTime own(clock_, &own_in_step_);
+  return NumberStatus(sampler_->LossAt(number.value, dtype, number.device, number.stream, tokens));
+}
+
+fs_status fs_run::ScalarAt(fs_scalar_id id, NumberAt number) {
+  const fs_status found = FindNumber("scalar", &number);
+  if (found != FS_OK) return found;
+  const auto dtype = static_cast<foreshock::kernels::DType>(number.dtype);
+  if (number.device < 0) return Scalar(id, foreshock::kernels::LoadDouble(number.value, dtype, 0));
+  if (id != FS_GRAD_NORM && id != FS_LEARNING_RATE && id != FS_LOSS_SCALE) {
+    return Fail(FS_ERR_ARGUMENT, "scalar: %d, not one of fs_scalar_id", static_cast<int>(id));
+  }
+  if (sampler_ == nullptr) return FS_OK;
+  const OwnTime own(clock_, &own_in_step_);
+  return NumberStatus(
+      sampler_->ScalarAt(static_cast<uint16_t>(id), number.value, dtype, number.device, number.stream));
+}
+
+// Numbers that cannot be read are missing. Why is said once, as for everything that is not measured.
+fs_status fs_run::NumberStatus(const Status& status) {
+  if (status.ok()) return FS_OK;
+  if (status.code() == foreshock::Code::kResourceExhausted) return Fail(FS_ERR_LIMIT, status);
+  if (!numbers_told_) Unmonitored("loss and scalars on a device", status.message().c_str());
+  numbers_told_ = true;
+  return FS_OK;
+}
+
 fs_status fs_run::StepSkipped() {
   if (sampler_ == nullptr || !sampler_->in_step())
     return Fail(FS_ERR_STATE, "fs_step_skipped: no step has begun");

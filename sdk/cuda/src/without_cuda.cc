@@ -1,6 +1,7 @@
 // The runtime's header in a build without CUDA.
 #include "foreshock/sdk/cuda/device.h"
 #include "foreshock/sdk/cuda/device_buffer.h"
+#include "foreshock/sdk/cuda/read_back.h"
 #include "foreshock/sdk/cuda/weight_probe.h"
 
 namespace foreshock::cuda {
@@ -40,6 +41,8 @@ DeviceEvent& DeviceEvent::operator=(DeviceEvent&&) noexcept { return *this; }
 Status DeviceEvent::Record(Stream) const noexcept { return NotBuilt(); }
 Status DeviceEvent::Reached() const noexcept { return NotBuilt(); }
 double DeviceEvent::NanosSince(const DeviceEvent&) const noexcept { return 0; }
+
+Status ReadBack(void*, const void*, size_t, int, Stream) noexcept { return NotBuilt(); }
 
 Result<std::unique_ptr<WeightProbe>> WeightProbe::Make(int, std::vector<DeviceHead>, std::vector<QkPair>) {
   return NotBuilt();

@@ -107,7 +107,7 @@ void FrameSlot::Shape(const FrameLayout& layout) {
 void FrameSlot::Clear() noexcept {
   step = time_unix_ns = window_from = 0;
   skipped = sampled = false;
-  weights_ticket = attention_ticket = -1;
+  weights_ticket = attention_ticket = scalars_ticket = -1;
   // Most steps carry scalars alone: values and flags of unused columns are never read, so they may stay.
   const size_t columns = has_heads ? used.size() : scalar_columns;
   std::fill_n(used.begin(), columns, uint8_t{0});

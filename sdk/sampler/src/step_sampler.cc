@@ -34,6 +34,11 @@ size_t StepSampler::QueueCapacity(const FrameLayout& layout, const SamplerOption
   return std::max<size_t>(4, std::min<size_t>(options.queue_frames, by_bytes));
 }
 
+size_t StepSampler::HeldFrames(const FrameLayout& layout) noexcept {
+  const size_t by_bytes = kHeldBytes / std::max<size_t>(layout.SlotBytes(), 1);
+  return std::clamp(by_bytes, kLeastHeldFrames, kMostHeldFrames);
+}
+
 StepSampler::StepSampler(const std::vector<LayerSpec>& layers, const SamplerOptions& options,
                          const Clock& clock)
     : clock_(clock),
@@ -42,11 +47,12 @@ StepSampler::StepSampler(const std::vector<LayerSpec>& layers, const SamplerOpti
       weights_(layers, layout_, options.replica, std::max(options.replicas, 1u)),
       snapshot_(layers, layout_, options.replica, std::max(options.replicas, 1u), options.snapshot_bytes),
       attention_(layers, layout_),
+      scalars_(layout_, HeldFrames(layout_) + 1),
       governor_(options.budget, SampleInterval(options)),
       queue_(QueueCapacity(layout_, options)) {
   queue_.ForEachSlot([this](StepRecord& record) { record.frame.Shape(layout_); });
   frame_.Shape(layout_);
-  held_.resize(kHeldFrames);
+  held_.resize(HeldFrames(layout_));
   for (FrameSlot& frame : held_) frame.Shape(layout_);
 }
 
@@ -77,7 +83,7 @@ void StepSampler::Begin(int64_t step) noexcept {
   TakeRequest();
   in_step_ = true;
   skipped_ = has_loss_ = false;
-  loss_sum_ = loss_tokens_ = learning_rate_ = 0;
+  loss_sum_ = loss_tokens_ = device_loss_tokens_ = learning_rate_ = 0;
   step_ = step;
   frame_.Clear();
   frame_.step = step;
@@ -113,14 +119,32 @@ void StepSampler::Scalar(uint16_t signal, double value) noexcept {
   if (signal == kLearningRate) learning_rate_ = std::isfinite(value) ? value : 0;
 }
 
+Status StepSampler::LossAt(const void* value, kernels::DType dtype, int device, cuda::Stream stream,
+                           double tokens) noexcept {
+  if (!in_step_) return OkStatus();
+  FS_RETURN_IF_ERROR(scalars_.Add(kLoss, value, dtype, device, stream, tokens));
+  device_loss_tokens_ += tokens;
+  return OkStatus();
+}
+
+Status StepSampler::ScalarAt(uint16_t signal, const void* value, kernels::DType dtype, int device,
+                             cuda::Stream stream) noexcept {
+  if (!in_step_) return OkStatus();
+  // The projections of this step need a rate now: the last one that arrived.
+  if (signal == kLearningRate) learning_rate_ = scalars_.learning_rate();
+  return scalars_.Add(signal, value, dtype, device, stream, 0);
+}
+
 void StepSampler::WriteScalars(int64_t own_nanos) noexcept {
   const auto set = [this](uint16_t signal, double value) {
     ColumnWriter(layout_, &frame_, -1, signal).Set(0, value);
   };
-  if (has_loss_ && loss_tokens_ > 0) {
+  frame_.scalars_ticket = scalars_.Close(loss_sum_, loss_tokens_);
+  if (has_loss_ && loss_tokens_ > 0 && device_loss_tokens_ == 0) {
     ColumnWriter(layout_, &frame_, -1, kLoss).Set(0, loss_sum_ / loss_tokens_, loss_tokens_);
-    set(kTokens, loss_tokens_);
   }
+  const double tokens = loss_tokens_ + device_loss_tokens_;
+  if (tokens > 0) set(kTokens, tokens);
   set(kStepSeconds, static_cast<double>(clock_.MonotonicNanos() - begin_nanos_) * 1e-9);
   set(kProbeHostSeconds, static_cast<double>(own_nanos) * 1e-9);
   set(kSamplingInterval, sampling_interval());
@@ -159,8 +183,10 @@ FrameSlot* StepSampler::Complete(bool give_up) noexcept {
   if (held_count_ == 0) return nullptr;
   FrameSlot& frame = held_[held_first_];
   give_up = give_up || held_count_ == held_.size();
-  if (!give_up && !weights_.Ready(frame)) return nullptr;
+  if (!give_up && !(scalars_.Ready(frame.scalars_ticket) && weights_.Ready(frame))) return nullptr;
   weights_.Complete(&frame, give_up);
+  scalars_.Write(frame.scalars_ticket, give_up, &frame);
+  frame.scalars_ticket = -1;
   return &frame;
 }
 

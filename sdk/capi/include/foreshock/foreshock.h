@@ -358,6 +358,17 @@ typedef enum fs_scalar_id FS_ENUM_INT32 {
 } fs_scalar_id;
 FS_API fs_status fs_scalar(fs_run* run, fs_scalar_id id, double value);
 
+/* fs_loss and fs_scalar of a number in memory, e.g. the loss tensor on a CUDA device: copied on `stream`
+ * (NULL: the default stream), so it must stay valid in that stream's order only; the step's frame goes out
+ * when it is there. device -1: host memory, read now, or found from the pointer. In one step at most 64
+ * numbers on devices, from at most 4 streams: FS_ERR_LIMIT beyond. A number that cannot be read is missing,
+ * FS_OK all the same. A learning rate on a device comes too late for its own step's projections: the decay in
+ * them is corrected with the last one that arrived. */
+FS_API fs_status fs_loss_at(fs_run* run, const void* mean_loss, fs_dtype dtype, int32_t device, void* stream,
+                            double tokens);
+FS_API fs_status fs_scalar_at(fs_run* run, fs_scalar_id id, const void* value, fs_dtype dtype, int32_t device,
+                              void* stream);
+
 /* The optimizer does not run in this step. */
 FS_API fs_status fs_step_skipped(fs_run* run);
 /* The optimizer has run; the weights are W_{step+1}. Hands the frame to the background thread. */

@@ -14,6 +14,7 @@
 #include "foreshock/base/clock.h"
 #include "foreshock/base/drop_oldest_queue.h"
 #include "foreshock/sdk/attention_watch.h"
+#include "foreshock/sdk/device_scalars.h"
 #include "foreshock/sdk/frame_layout.h"
 #include "foreshock/sdk/governor.h"
 #include "foreshock/sdk/update_snapshot.h"
@@ -104,13 +105,19 @@ class StepSampler {
   Status Backward(size_t layer, const AttentionCall& call);
   void Loss(double mean_loss, double tokens) noexcept;
   void Scalar(uint16_t signal, double value) noexcept;
+  // The same of a number on a device, which is read when the device gets there (device_scalars.h). tokens: of
+  // a loss.
+  Status LossAt(const void* value, kernels::DType dtype, int device, cuda::Stream stream,
+                double tokens) noexcept;
+  Status ScalarAt(uint16_t signal, const void* value, kernels::DType dtype, int device,
+                  cuda::Stream stream) noexcept;
   void Skipped() noexcept { skipped_ = true; }
   // Completes the frame as far as the host can and returns it; Publish hands it over. own_nanos: time spent
   // in Foreshock since Begin.
   FrameSlot& Finish(int64_t own_nanos) noexcept;
   // Hands over the finished frame and those before it, in order, as soon as devices owe them nothing: a frame
-  // waits for at most kHeldFrames steps, then goes without what is missing. `observe` sees every complete
-  // frame just before it goes.
+  // waits for at most 16 to 64 steps (as memory allows), then goes without what is missing. `observe` sees
+  // every complete frame just before it goes.
   template <typename Fn>
   void Publish(Fn&& observe) noexcept {
     Hold();
@@ -132,7 +139,9 @@ class StepSampler {
 
  private:
   // Steps that a frame may wait for a device.
-  static constexpr size_t kHeldFrames = 16;
+  static constexpr size_t kLeastHeldFrames = 16, kMostHeldFrames = 64;
+  static constexpr size_t kHeldBytes = 16u << 20;  // beyond kLeastHeldFrames
+  static size_t HeldFrames(const FrameLayout& layout) noexcept;
 
   void Hold() noexcept;
   // The oldest held frame, completed; null when there is none or it has to wait. give_up: it waits no more.
@@ -149,6 +158,7 @@ class StepSampler {
   WeightTracker weights_;
   UpdateSnapshot snapshot_;
   AttentionWatch attention_;
+  DeviceScalars scalars_;
   Governor governor_;
   SamplingRequest request_;
   StepQueue queue_;
@@ -165,6 +175,7 @@ class StepSampler {
   int64_t window_from_ = 0;
   double loss_sum_ = 0, loss_tokens_ = 0;
   bool has_loss_ = false;
+  double device_loss_tokens_ = 0;
   double learning_rate_ = 0;
 };
 
