@@ -216,3 +216,32 @@ def test_actions_from_the_server(servers):
     train_until(lambda: state().get("enable_qk_norm") == "effective" and state().get("stop") == "taken", "the actions' states")
     assert saved == ["ckpt/now"] and monitor.should_stop
     monitor.close()
+
+
+def test_a_flag_switches_compiled_code_without_a_retrace(record):
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    model, optimizer = make(scale=6.0)
+    monitor, recording = record(model, optimizer)
+    guard = foreshock.guard(model, mode="qk_norm", automatic=False, retrace=False)
+    fast = torch.compile(model, backend="aot_eager")
+    models.train(fast, optimizer, 3, monitor)
+    graphs = counters["stats"]["unique_graphs"]
+    guard.activate()
+    models.train(fast, optimizer, 3, monitor, first=3)
+    assert counters["stats"]["unique_graphs"] == graphs
+    monitor.close()
+    assert guard.active_layers() == [0, 1]
+    assert max(logits(recording, 2)) > 4.5 and max(logits(recording, 5)) < 4.0001
+    torch._dynamo.reset()
+
+
+def test_a_flag_that_is_off_changes_nothing(record):
+    plain, optimizer = make(scale=3.0)
+    expected = models.train(plain, optimizer, 3)
+    model, optimizer = make(scale=3.0)
+    monitor, _ = record(model, optimizer)
+    foreshock.guard(model, mode="qk_norm", automatic=False, retrace=False)
+    assert models.train(model, optimizer, 3, monitor) == expected

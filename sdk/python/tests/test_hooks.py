@@ -340,3 +340,17 @@ def test_wrapped_functions_are_inert_outside_of_watched_layers():
     q = torch.randn(1, 2, 4, 8, requires_grad=True)
     out = torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
     assert "Close" not in type(out.grad_fn).__name__
+
+
+def test_restarted_with_other_options(record, tmp_path):
+    model = models.nanogpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    monitor, first = record(model, optimizer)
+    models.train(model, optimizer, 2, monitor)
+    second = type(first)(tmp_path / "second.jsonl")
+    monitor.restart(address=f"file:{second.path}", run="second", attention_every_steps=2)
+    models.train(model, optimizer, 3, monitor, first=2)
+    monitor.close()
+    assert sorted(first.steps()) == [0, 1] and sorted(second.steps()) == [2, 3, 4]
+    assert ["logit_max" in second.steps()[s] for s in (2, 3, 4)] == [True, False, True]
+    assert monitor.unwatched == {}

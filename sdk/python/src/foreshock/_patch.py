@@ -22,6 +22,7 @@ class _Context:
     def __init__(self):
         self.key = ""
         self.normalise = False
+        self.switch = None  # a flag on the device that says the same to code that is compiled once
         self.dynamic_max = None  # beta of the dynamic-maximum softmax, where it takes the place of attention
 
 
@@ -50,10 +51,18 @@ class Enter(Hook):
 
     def __init__(self, key, on_enter=None):
         self.key, self.normalise, self.on_enter, self.dynamic_max = key, False, on_enter, None
+        self.switch = None
+
+    def set_normalise(self, on):
+        """Between steps. Waits for nothing."""
+        if on != self.normalise and self.switch is not None:
+            self.switch.fill_(on)
+        self.normalise = on
 
     def __call__(self, module, args):
         context.key = self.key
-        context.normalise = self.normalise
+        context.switch = self.switch
+        context.normalise = self.normalise if self.switch is None else False
         context.dynamic_max = self.dynamic_max
         if self.on_enter is not None and not torch.compiler.is_compiling():
             self.on_enter()
@@ -65,6 +74,7 @@ class Leave(Hook):
     def __call__(self, module, args, output):
         context.key = ""
         context.normalise = False
+        context.switch = None
         context.dynamic_max = None
 
 
@@ -72,6 +82,11 @@ def qk_norm(x):
     """x / sqrt(mean(x^2) + 1e-6) over the last dimension, in fp32, in x's dtype."""
     wide = x.float()
     return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+
+
+def switched_norm(switch, q, k):
+    """(q, k), normalised where the flag says so when this runs."""
+    return torch.where(switch, qk_norm(q), q), torch.where(switch, qk_norm(k), k)
 
 
 def _observe(key, scale, causal, dropout, softcap):
@@ -113,6 +128,8 @@ def _tapped(call, q, k, v, mask, heads_first, scale, causal, dropout, softcap):
     key = context.key
     if context.normalise:
         q, k = qk_norm(q), qk_norm(k)
+    elif context.switch is not None:
+        q, k = switched_norm(context.switch, q, k)
     if not torch.compiler.is_compiling():
         _meet(key, scale, causal, dropout, softcap, q)
     if context.dynamic_max is not None and dropout == 0 and not softcap:

@@ -5,7 +5,7 @@ import os
 import sys
 
 from . import _abi, _library
-from ._tap import DTYPES
+from ._device import DTYPES
 
 
 def _bytes(text):
@@ -85,6 +85,8 @@ def weights_struct(projection, parameter, decay, keep):
     w.row_stride, w.col_stride = row, col
     w.head_offsets = C.cast(array, C.POINTER(C.c_int64))
     w.weight_decay = decay
+    if parameter.is_cuda:
+        w.device = parameter.get_device()
     return w
 
 

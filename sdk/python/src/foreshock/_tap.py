@@ -4,9 +4,8 @@ import ctypes as C
 
 import torch
 
-from . import _abi
-
-DTYPES = {torch.bfloat16: _abi.BF16, torch.float16: _abi.FP16, torch.float32: _abi.FP32, torch.float64: _abi.FP64}
+from . import _abi, _device
+from ._device import DTYPES
 
 
 def put_tensor(out, t, heads_first):
@@ -31,11 +30,20 @@ def fit(t):
     return t.float() if t.dtype is torch.float64 else t
 
 
+class Gate:
+    """`open`: calls of this monitor's taps have something to do. Shared by its taps; closed in most steps."""
+
+    __slots__ = ("open",)
+
+    def __init__(self):
+        self.open = True
+
+
 class Tap:
     """The measuring end of a layer's tap. Called from forward and backward of the trainer; never raises into them."""
 
     def __init__(self, monitor, layer):
-        self.monitor, self.layer, self.index = monitor, layer, layer.index
+        self.monitor, self.layer, self.index, self.gate = monitor, layer, layer.index, monitor.gate
         self.observed = False
         self.seen = False  # an attention call of this layer went through backward
         self.off = ""  # why attention is not measured (any more)
@@ -83,11 +91,15 @@ class Tap:
             return
         self.seen = True
         try:
-            if self.counts_tokens and (monitor.count_next or not monitor.forward_seen):
-                monitor.count(q)  # in compiled code nobody counts in forward
-            monitor.begin()
-            if monitor.awake and monitor.wants(self.index):
-                self._measure(dq, d_o, q, k, v, o, mask, heads_first, causal)
+            with monitor.lock:  # backward runs on one thread a device
+                if _device.capturing(dq):  # recorded once: a flag on the device wakes what is recorded
+                    monitor.captured = True
+                    return self._measure(dq, d_o, q, k, v, o, mask, heads_first, causal)
+                if self.counts_tokens and (monitor.count_next or not monitor.forward_seen):
+                    monitor.count(q)  # in compiled code nobody counts in forward
+                monitor.begin()
+                if monitor.awake and monitor.wants(self.index):
+                    self._measure(dq, d_o, q, k, v, o, mask, heads_first, causal)
         except Exception as error:  # noqa: BLE001: training goes on whatever happens here
             self._give_up(f"{type(error).__name__}: {error}")
 
@@ -108,10 +120,14 @@ class Tap:
             if causal == self.causal:
                 return None
             # Declared causal and called without: its rows cannot be told. The other way round a mask says it.
-            return torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril_() if causal else False
+            return torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril_() if causal else False
         if self.causal and not causal:
-            # Right as long as the mask itself allows no look ahead.
+            # Right as long as the mask itself allows no look ahead. On a device nobody may wait to see that.
             if q.shape[2] != k.shape[2]:
+                return False
+            if mask.device.type != "cpu":
+                self.monitor.unmonitored(f"{self.layer.name} (attention, some steps)",
+                                         "called with a mask in some steps and causal without one in others")
                 return False
             allowed = mask if mask.dtype is torch.bool else mask > -1e4
             square = allowed.expand(*allowed.shape[:-2], q.shape[2], k.shape[2])
@@ -120,8 +136,8 @@ class Tap:
         return mask
 
     def _measure(self, dq, d_o, q, k, v, o, mask, heads_first, causal):
-        if q.device.type != "cpu":
-            return self._give_up(f"on {q.device}: this build measures CPU tensors only")
+        if reason := _device.why_not(q.device):
+            return self._give_up(reason)
         dq, d_o, q, k, v, o = map(fit, (dq, d_o, q, k, v, o))
         k, v = self._kv(k), self._kv(v)
         mask = self._mask(mask, causal, q, k)
@@ -130,6 +146,9 @@ class Tap:
         a, lib, handle = self._attention, self.monitor.library, self.monitor.handle
         lib.fs_attention_init_size(C.byref(a), C.sizeof(a))
         a.top_left = 1
+        if q.is_cuda:
+            a.device = q.get_device()
+            a.stream = _device.stream_of(a.device) or None
         for name, t, first in (("q", q, True), ("k", k, True), ("v", v, True), ("o", o, heads_first),
                                ("d_o", d_o, heads_first), ("dq", dq, True)):
             put_tensor(getattr(a, name), t, first)

@@ -16,8 +16,14 @@ that are sampled.
 
 import torch
 
+from . import _device
+
 # Taps by key. A compiled graph holds the key, not the tap: a tap that is gone measures nothing.
 live = {}
+
+# One zero a device, made once: a tensor of its own for each call would cost a kernel a layer and step. Its type is one that no
+# compiler keeps numbers in, so that none takes its memory for another.
+_zeros = {}
 
 _library = torch.library.Library("foreshock", "DEF")
 _library.define(
@@ -29,14 +35,21 @@ _library.define(
 @torch.library.impl(_library, "measure", "CompositeExplicitAutograd")
 def _measure(dq, d_o, q, k, v, o, mask, key, heads_first, causal):
     tap = live.get(key)
-    if tap is not None:
+    if tap is not None and (tap.gate.open or tap.counts_tokens or _device.capturing(dq)):
         tap.backward(dq, d_o, q, k, v, o, mask, heads_first, causal)
-    return dq.new_zeros(())
+    zero = _zeros.get(dq.device)
+    return dq.new_zeros((), dtype=torch.int8) if zero is None else zero
 
 
 @torch.library.register_fake("foreshock::measure", lib=_library)
 def _measure_fake(dq, d_o, q, k, v, o, mask, key, heads_first, causal):
-    return dq.new_empty(())
+    return dq.new_empty((), dtype=torch.int8)
+
+
+def prepare(device):
+    """Before tensors of `device` are tapped, outside of any capture."""
+    if device not in _zeros:
+        _zeros[device] = torch.zeros((), dtype=torch.int8, device=device)
 
 
 class _Open(torch.autograd.Function):

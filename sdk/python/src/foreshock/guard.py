@@ -25,7 +25,7 @@ def _say(text):
 class Guard:
     """Made by foreshock.guard(). Lives as long as its monitor."""
 
-    def __init__(self, monitor, mode, automatic, limit, beta, allow, on_checkpoint):
+    def __init__(self, monitor, mode, automatic, limit, beta, allow, on_checkpoint, retrace):
         self.monitor, self.mode, self.automatic, self.limit, self.beta = monitor, mode, automatic, limit, beta
         self.on_checkpoint = on_checkpoint
         self.refused = ""  # why it cannot be switched on
@@ -36,12 +36,20 @@ class Guard:
             self.refused = "nothing is watched: give foreshock.watch() an address (file:PATH will do)"
             _say(f"the guard is off: {self.refused}")
             return
+        if mode == "projection" and any(p.parameter().device.type != "cpu" for x in monitor.layers for p in (x.wq, x.wk) if p):
+            _say("projection is for weights in host memory: the guard takes actions only")
+            self.mode = "actions"
         monitor.reopen(allowed_actions=list(allow))
         monitor.guard = self
         for kind, handler in (("enable_qk_norm", self._norm_action), ("qk_clip", self._clip_action),
                               ("checkpoint", self._checkpoint_action), ("stop", self._stop_action)):
             if kind in allow:
                 monitor.handle_action(kind, handler)
+        if not retrace and mode in ("qk_norm", "actions"):
+            for layer in monitor.layers:
+                weight = layer.wq.parameter() if layer.wq is not None else None
+                device = "cpu" if weight is None else weight.device
+                monitor.taps[layer.index].enter.switch = torch.zeros((), dtype=torch.bool, device=device)
         if mode == "dynamic_max":
             for tap in monitor.taps.values():
                 tap.enter.dynamic_max = beta
@@ -80,7 +88,7 @@ class Guard:
     def apply(self):
         """Between steps, or before a step's forward: never between a forward and its backward."""
         for index, on in self._active.items():
-            self.monitor.taps[index].enter.normalise = on
+            self.monitor.taps[index].enter.set_normalise(on)
 
     def before_optimizer(self):
         if self.mode == "projection":
@@ -243,7 +251,7 @@ class Guard:
         self._restore = bytes(state["state"]) or None
 
 
-def guard(watched, mode="qk_norm", *, automatic=True, limit=100.0, beta=2.0, allow=ACTIONS, on_checkpoint=None):
+def guard(watched, mode="qk_norm", *, automatic=True, limit=100.0, beta=2.0, allow=ACTIONS, on_checkpoint=None, retrace=True):
     """Arms a guard for a watched model (or its Monitor). Call right after foreshock.watch(). Returns a Guard.
 
     mode:
@@ -254,7 +262,9 @@ def guard(watched, mode="qk_norm", *, automatic=True, limit=100.0, beta=2.0, all
       "dynamic_max"  attention with the dynamic-maximum softmax, `beta`; slow
       "actions"      nothing by itself
     allow: actions that the server may ask for; any of enable_qk_norm, qk_clip, checkpoint, stop. on_checkpoint() writes a
-    checkpoint and returns its path. After "stop", monitor.should_stop is True; nothing stops by force.
+    checkpoint and returns its path. After "stop", monitor.should_stop is True; nothing stops by force. retrace: a switch of qk_norm compiles a
+    compiled model once more and costs nothing until then; False: compiled code (and CUDA graphs) holds both ways and a flag on the device
+    chooses, for the price of one more pass over q and k in every step.
     """
     from .watch import monitor_of
 
@@ -270,4 +280,4 @@ def guard(watched, mode="qk_norm", *, automatic=True, limit=100.0, beta=2.0, all
             automatic = False
         if mode == "qk_clip":
             raise ValueError("mode: qk_clip by itself needs one process: ranks measure different logits")
-    return Guard(monitor, mode, automatic, limit, beta, allow, on_checkpoint)
+    return Guard(monitor, mode, automatic, limit, beta, allow, on_checkpoint, retrace)

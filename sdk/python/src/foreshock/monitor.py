@@ -9,13 +9,15 @@ import contextlib
 import ctypes as C
 import itertools
 import sys
+import threading
 import weakref
 
 import torch
 
-from . import _abi, _hooks, _patch, _run, _taps
-from ._tap import DTYPES, Tap
+from . import _abi, _device, _hooks, _patch, _run, _taps
+from ._places import Places
 from ._staging import Staging, sharded
+from ._tap import Gate, Tap
 
 _numbers = itertools.count()
 _open_monitors = weakref.WeakSet()
@@ -25,11 +27,6 @@ _open_monitors = weakref.WeakSet()
 def _close_all():
     for monitor in list(_open_monitors):
         monitor.close(_abi.FAILED if getattr(sys, "last_value", None) is not None else _abi.FINISHED)
-
-
-def _number(value):
-    """A Python float of a number or a tensor of one element; None stays None."""
-    return None if value is None else float(value.detach()) if isinstance(value, torch.Tensor) else float(value)
 
 
 def _call(monitor, method, *arguments):
@@ -74,14 +71,16 @@ class Monitor:
     def __init__(self, model, optimizers, layers, unwatched, start_step, options):
         self.layers, self.unwatched, self.optimizers = layers, {}, optimizers
         self.closed = self.awake = self._open = self._frozen = self._skipped = False
-        self._named = self._retraced = False
+        self._named = self._retraced = self._by_hand = False
+        self.captured = False  # attention was recorded into a CUDA graph, whose replays call nobody
+        self.gate, self.lock = Gate(), threading.RLock()
         self.tokens = 0  # counted since the step began
         self.count_next = self.forward_seen = False  # the next call of the first layer counts; forwards are seen at all
         self.next_step = start_step  # None: as the optimizer says at the first step
-        self.loss_scale = self.grad_norm = None
+        self.grad_norm = None
         self.should_stop = False
         self.on_checkpoint = self.guard = None
-        self._stepped, self._removers, self._keep, self._pointers = set(), [], [], {}
+        self._stepped, self._removers, self._keep, self._places = set(), [], [], Places()
         # As the optimizer knows them. FSDP2 puts others in their place during forward.
         self._ids = {(layer.index, which): id(projection.raw()) for layer in layers
                      for which, projection in (("wq", layer.wq), ("wk", layer.wk)) if projection is not None}
@@ -92,6 +91,7 @@ class Monitor:
         self._prefix = f"{next(_numbers)}:"
         self.taps = {layer.index: Tap(self, layer) for layer in layers}
         self.staging = Staging(self) if any(sharded(layer) for layer in layers) else None
+        self._streams = _device.Streams(self.library, self.handle, self._prepare_devices())
         for finding in unwatched:
             self.unmonitored(finding.name, finding.reason)
         if self.closed:
@@ -100,6 +100,18 @@ class Monitor:
         _open_monitors.add(self)
 
     # ---- attaching
+
+    def _prepare_devices(self):
+        """Indices of the CUDA devices that watched weights lie on."""
+        found = set()
+        for layer in self.layers:
+            for projection in (layer.wq, layer.wk):
+                parameter = projection.parameter() if projection is not None else None
+                if parameter is not None and parameter.device.type in ("cpu", "cuda"):
+                    _taps.prepare(parameter.device)
+                    if parameter.is_cuda:
+                        found.add(parameter.get_device())
+        return found
 
     def _attach(self, model):
         for layer in self.layers:
@@ -155,9 +167,9 @@ class Monitor:
             parameter = projection.parameter() if projection else None
             if parameter is None:
                 continue
-            if parameter.device.type != "cpu":
-                return f"on {parameter.device}: this build measures CPU tensors only"
-            if parameter.dtype not in DTYPES:
+            if reason := _device.why_not(parameter.device):
+                return reason
+            if parameter.dtype not in _device.DTYPES:
                 return f"weights of {parameter.dtype}"
         return self.staging.why_not(layer) if self.staging else layer.weights_reason
 
@@ -173,27 +185,16 @@ class Monitor:
             if self.library.fs_add_layer(self.handle, C.byref(struct)) != _abi.OK:
                 self.taps[layer.index].off = error = self.last_error()
                 self.unmonitored(layer.name, error)
-            else:
-                self._pointers[layer.index] = self._places(layer)
+            elif self.staging is None:
+                self._places.add(layer)
         if self.guard is not None:
             self.guard.enable()
 
-    def _places(self, layer):
-        if self.staging:
-            return None
-        return tuple(0 if p is None or p.parameter() is None else p.parameter().data_ptr() for p in (layer.wq, layer.wk))
-
     def _follow_weights(self):
         """Parameters whose memory was replaced (p.data = ..., EMA swaps) are read where they are now."""
-        if self.staging:
-            return
-        for layer in self.layers:
-            known = self._pointers.get(layer.index)
-            if known is None or known == self._places(layer):
-                continue
+        for layer in self._places.moved():
             wq, wk = self._weights(layer)
             self.library.fs_layer_set_weights(self.handle, layer.index, wq and C.byref(wq), wk and C.byref(wk))
-            self._pointers[layer.index] = self._places(layer)
 
     # ---- steps
 
@@ -221,10 +222,12 @@ class Monitor:
             self._declare()
         if self.next_step is None:
             self.next_step = _hooks.steps_taken(self.optimizers)
+        self._streams.follow()
         self._follow_weights()
         self._open = True
         self.library.fs_step_begin(self.handle, self.next_step)
-        self.awake = any(self.wants(layer.index) for layer in self.layers)
+        watched = next((index for index, tap in self.taps.items() if not tap.off), None)
+        self.awake = self.gate.open = watched is not None and self.wants(watched)  # all layers are sampled in one step
         if self.guard is not None:
             self.guard.refresh()
 
@@ -242,9 +245,24 @@ class Monitor:
         """Before the first step: the same with other options."""
         if self._frozen or self.handle is None:
             raise RuntimeError("the first step has begun: call this right after foreshock.watch()")
+        self._open_again(options)
+
+    def restart(self, **options):
+        """Between steps: ends the run and begins another with other options. Hooks stay, and so does compiled code."""
+        if self.handle is None:
+            raise RuntimeError("the monitor is closed")
+        if self._open:
+            self._finish()
+        self._frozen = False
+        self._places = Places()
+        self._open_again(options)
+
+    def _open_again(self, options):
         self._options.update(options)
         self.library.fs_close(self.handle, _abi.FINISHED)
         self.library, self.handle = _run.open_run(self._options)
+        self.closed = self.handle is None or not self.library.fs_attached(self.handle)
+        self._streams = _device.Streams(self.library, self.handle, self._prepare_devices())
         for name, reason in self.unwatched.items():
             self.library.fs_unmonitored(self.handle, name.encode()[:200], reason.encode()[:1000])
 
@@ -276,7 +294,7 @@ class Monitor:
             self.grad_norm = self._own_grad_norm()
         rate = _hooks.rate_of(self.optimizers, set(self._ids.values()))
         if rate is not None:
-            self.library.fs_scalar(self.handle, _abi.LEARNING_RATE, float(rate))
+            _device.put_scalar(self.library, self.handle, _abi.LEARNING_RATE, rate)
         found = getattr(optimizer, "found_inf", None)  # fused optimizers skip inside of their kernel
         if found is not None and found.device.type == "cpu" and float(found) > 0:
             self._skipped = True
@@ -285,16 +303,21 @@ class Monitor:
             self.staging.optimizer_ran()
         if self.guard is not None:
             self.guard.after_optimizer()
+        if self.captured and not self._by_hand and self.staging is None and len(self._stepped) == len(self.optimizers):
+            self._finish()
+            self._begin_early()
 
     def scaler_stepped(self, scaler, optimizer):
         """GradScaler.step(optimizer) returned: it may have left the optimizer out."""
         optimizer = _hooks.unwrap(optimizer)
         if self.closed or all(optimizer is not o for o in self.optimizers):
             return
-        self.loss_scale = scaler.get_scale()
+        if not self._open:
+            self.begin()
+        scale = getattr(scaler, "_scale", None)  # get_scale() waits for the device
+        _device.put_scalar(self.library, self.handle, _abi.LOSS_SCALE,
+                           scale if isinstance(scale, torch.Tensor) else scaler.get_scale())
         if id(optimizer) not in self._stepped:
-            if not self._open:
-                self.begin()
             self._skipped = True
             self._stepped.add(id(optimizer))
 
@@ -305,9 +328,9 @@ class Monitor:
             self.grad_norm = norm
 
     def _own_grad_norm(self):
-        """Nobody clips: the norm of this step's gradients, on the CPU, in sampled steps only."""
+        """Nobody clips: the norm of this step's gradients, in sampled steps only."""
         grads = [p.grad for o in self.optimizers for g in o.param_groups for p in g["params"] if p.grad is not None]
-        if not grads or any(type(g) is not torch.Tensor or g.device.type != "cpu" or g.is_sparse for g in grads):
+        if not grads or any(type(g) is not torch.Tensor or g.device != grads[0].device or g.is_sparse for g in grads):
             return None
         return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
 
@@ -320,6 +343,7 @@ class Monitor:
         """
         if self.closed:
             return
+        self._by_hand = True
         try:
             if not self._open:
                 if step is not None:
@@ -329,7 +353,7 @@ class Monitor:
             if grad_norm is not None:
                 self.grad_norm = grad_norm
             if learning_rate is not None:
-                self.library.fs_scalar(self.handle, _abi.LEARNING_RATE, float(learning_rate))
+                _device.put_scalar(self.library, self.handle, _abi.LEARNING_RATE, learning_rate)
             if self.optimizers and not self._stepped:
                 self._skipped = True
             if self.staging is not None and not self._skipped:
@@ -338,30 +362,36 @@ class Monitor:
                 self._finish()
             if step is not None:
                 self.next_step = int(step) + 1 if not self._open else int(step)
+            if self.captured:
+                self._begin_early()
         except Exception as error:  # noqa: BLE001: training goes on whatever happens here
             self.broken(error)
 
     def loss(self, loss, tokens=None):
         """Mean loss of one micro-batch, where a step has several: they are weighted by their tokens."""
-        value = _number(loss)
-        if value is None or self.closed:
+        if loss is None or self.closed:
             return
         if not self._open:
             self.begin()
-        tokens = _number(tokens) or self.tokens or 1.0
-        self.library.fs_loss(self.handle, value, tokens)
+        _device.put_loss(self.library, self.handle, loss, _device.number(tokens) or self.tokens or 1.0)
         self.tokens = 0
+
+    def _begin_early(self):
+        """As soon as the last step has ended: replayed graphs call nobody, and what wakes their probes is set here."""
+        if not self._open:
+            self.begin()
+            if self.guard is not None:
+                self.guard.apply()
 
     def _finish(self):
         if self.grad_norm is not None:
-            self.library.fs_scalar(self.handle, _abi.GRAD_NORM, _number(self.grad_norm))
-        if self.loss_scale is not None:
-            self.library.fs_scalar(self.handle, _abi.LOSS_SCALE, float(self.loss_scale))
+            _device.put_scalar(self.library, self.handle, _abi.GRAD_NORM, self.grad_norm)
         if self._skipped:
             self.library.fs_step_skipped(self.handle)
         self._follow_weights()
         self.library.fs_step_end(self.handle)
         self._open = self._skipped = False
+        self.gate.open = True  # the next call of a tap begins a step
         self._stepped.clear()
         self.grad_norm = None
         self.tokens = 0

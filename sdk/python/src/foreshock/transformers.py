@@ -53,7 +53,9 @@ class ForeshockCallback(TrainerCallback):
         losses, self._losses = self._losses, []
         if not losses:
             return None
-        total = sum(float(x) for x, _ in losses)
+        total = losses[0][0]
+        for loss, _ in losses[1:]:
+            total = total + loss  # on its device: nobody waits for it
         return total if losses[0][1] else total / len(losses)
 
     def on_step_end(self, args, state, control, **kwargs):
