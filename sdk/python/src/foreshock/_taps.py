@@ -18,8 +18,11 @@ import torch
 
 from . import _device
 
-# Taps by key. A compiled graph holds the key, not the tap: a tap that is gone measures nothing.
+# Taps by key. A compiled graph holds the key, not the tap: a tap that is gone measures nothing. The operator's keys say how it was
+# called as well, because each argument of an operator costs its share of a microsecond in every step.
 live = {}
+_WAYS = {(first, causal): "|" + ("h" if first else "s") + ("c" if causal else "-") for first in (True, False)
+         for causal in (True, False)}
 
 # One zero a device, made once: a tensor of its own for each call would cost a kernel a layer and step. Its type is one that no
 # compiler keeps numbers in, so that none takes its memory for another.
@@ -27,23 +30,35 @@ _zeros = {}
 
 _library = torch.library.Library("foreshock", "DEF")
 _library.define(
-    "measure(Tensor dq, Tensor d_o, Tensor q, Tensor k, Tensor v, Tensor o, Tensor? mask, str key, bool heads_first, "
-    "bool causal) -> Tensor"
+    "measure(Tensor dq, Tensor d_o, Tensor q, Tensor k, Tensor v, Tensor o, Tensor? mask, str key) -> Tensor"
 )
 
 
 @torch.library.impl(_library, "measure", "CompositeExplicitAutograd")
-def _measure(dq, d_o, q, k, v, o, mask, key, heads_first, causal):
+def _measure(dq, d_o, q, k, v, o, mask, key):
     tap = live.get(key)
     if tap is not None and (tap.gate.open or tap.counts_tokens or _device.capturing(dq)):
-        tap.backward(dq, d_o, q, k, v, o, mask, heads_first, causal)
+        tap.backward(dq, d_o, q, k, v, o, mask, key[-2] == "h", key[-1] == "c")
     zero = _zeros.get(dq.device)
     return dq.new_zeros((), dtype=torch.int8) if zero is None else zero
 
 
 @torch.library.register_fake("foreshock::measure", lib=_library)
-def _measure_fake(dq, d_o, q, k, v, o, mask, key, heads_first, causal):
+def _measure_fake(dq, d_o, q, k, v, o, mask, key):
     return dq.new_empty((), dtype=torch.int8)
+
+
+def add(key, tap):
+    """From now on calls of this key are the tap's."""
+    live[key] = tap
+    for way in _WAYS.values():
+        live[key + way] = tap
+
+
+def remove(key):
+    live.pop(key, None)
+    for way in _WAYS.values():
+        live.pop(key + way, None)
 
 
 def prepare(device):
@@ -58,7 +73,7 @@ class _Open(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, mask, key, heads_first, causal):
         ctx.save_for_backward(q, k, v, mask)
-        ctx.key, ctx.heads_first, ctx.causal = key, heads_first, causal
+        ctx.key = key + _WAYS[bool(heads_first), bool(causal)]
         shape = (*q.shape[:-1], v.shape[-1])
         if not heads_first:
             shape = (shape[0], shape[2], shape[1], shape[3])
@@ -71,7 +86,7 @@ class _Open(torch.autograd.Function):
         q, k, v, mask = ctx.saved_tensors
         if dq is None or d_o is None or o is None:
             return dq, None, None, None, None, None, None
-        zero = torch.ops.foreshock.measure(dq, d_o, q, k, v, o, mask, ctx.key, ctx.heads_first, ctx.causal)
+        zero = torch.ops.foreshock.measure(dq, d_o, q, k, v, o, mask, ctx.key)
         return dq - zero, None, None, None, None, None, None
 
 

@@ -117,11 +117,11 @@ class Monitor:
         for layer in self.layers:
             module, tap = layer.module(), self.taps[layer.index]
             key = self._prefix + str(layer.index)
-            _taps.live[key] = tap
+            _taps.add(key, tap)
             tap.enter = _patch.Enter(key, self.staging.hook(layer) if self.staging else None)
             self._removers += [module.register_forward_pre_hook(tap.enter).remove,
                                module.register_forward_hook(_patch.Leave()).remove,
-                               lambda key=key: _taps.live.pop(key, None)]
+                               lambda key=key: _taps.remove(key)]
             if layer.attention_reason:
                 tap.off = layer.attention_reason
                 self.unmonitored(layer.name + " (attention)", layer.attention_reason)
