@@ -102,4 +102,33 @@ Status CheckDTypes(const fs_attention& attention) {
   return OkStatus();
 }
 
+Status CheckMemory(const fs_attention& a, int device) {
+  const struct {
+    const char* name;
+    const void* data;
+  } parts[] = {{"q", a.q.data},
+               {"k", a.k.data},
+               {"v", a.v.data},
+               {"o", a.o.data},
+               {"d_o", a.d_o.data},
+               {"dq", a.dq.data},
+               {"cu_seqlens_q", a.cu_seqlens_q},
+               {"cu_seqlens_k", a.cu_seqlens_k},
+               {"keep_mask", a.keep_mask.data},
+               {"additive_mask", a.additive_mask.data},
+               {"bias", a.bias.data},
+               {"alibi_slopes", a.alibi_slopes},
+               {"sinks", a.n_sinks > 0 ? a.sinks : nullptr}};
+  const auto memory = [](int of) {
+    return of < 0 ? std::string("in host memory") : "on CUDA device " + std::to_string(of);
+  };
+  for (const auto& [name, data] : parts) {
+    const int lies_on = data == nullptr ? device : cuda::DeviceOf(data);
+    if (lies_on == device) continue;
+    return Status(Code::kInvalidArgument,
+                  std::string(name) + ": " + memory(lies_on) + ", the call's tensors are " + memory(device));
+  }
+  return OkStatus();
+}
+
 }  // namespace foreshock::sdk

@@ -34,4 +34,8 @@ LayerSpec ToLayer(const fs_layer& layer);
 // Ok, or names the first tensor whose dtype attention may not have.
 Status CheckDTypes(const fs_attention& attention);
 
+// Ok when all that the call points to is memory of `device` (-1: host memory), else names the first tensor
+// that is not: kernels of one kind would crash on memory of the other.
+Status CheckMemory(const fs_attention& attention, int device);
+
 }  // namespace foreshock::sdk

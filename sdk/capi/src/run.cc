@@ -144,7 +144,7 @@ void fs_run::AttentionUnmonitored(size_t index, const std::string& reason) {
 
 // Devices that failed: said once each, as an event and in what later readers are told.
 void fs_run::TellFailures() {
-  for (const sdk::TrackerFailure& failure : sampler_->weights().TakeFailures()) {
+  for (const sdk::TrackerFailure& failure : sampler_->TakeFailures()) {
     Unmonitored(failure.name.c_str(), failure.reason.c_str());
   }
 }
@@ -234,9 +234,9 @@ void fs_run::TellSnapshots() {
     const uint64_t bytes =
         sdk::UpdateSnapshot::BytesOf(spec, options.replica, std::max(options.replicas, 1u));
     if (bytes <= options.snapshot_bytes) continue;
-    unmonitored_.push_back({"layer " + std::to_string(spec.layer) + " update_norm",
-                            "snapshot_bytes: " + std::to_string(options.snapshot_bytes) + ", needs " +
-                                std::to_string(bytes)});
+    unmonitored_.push_back(
+        {"layer " + std::to_string(spec.layer) + " update_norm",
+         "snapshot_bytes: " + std::to_string(options.snapshot_bytes) + ", needs " + std::to_string(bytes)});
   }
 }
 

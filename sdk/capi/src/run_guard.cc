@@ -95,19 +95,23 @@ void fs_run::WatchEffect(const char* id, const char* action, const uint32_t* lay
   sdk::CopyText(action, effect.action, sizeof effect.action);
   effect.layer_count = std::min<uint32_t>(count, std::size(effect.layers));
   std::copy_n(layers, effect.layer_count, effect.layers);
-  effects_.Start(effect);
+  effects_.Start(effect, NextStep());
 }
 
 // ---- what a sampled frame says
 
+// At the step's end, whatever a device still owes the frame: by the time it comes the guard may have
+// switched.
 void fs_run::MarkGuardedLayers(sdk::FrameSlot& frame) noexcept {
-  if (!guard_.enabled() || !frame.has_heads) return;
+  if (!guard_.enabled() || !frame.sampled) return;
   const auto& columns = sampler_->layout().columns();
   for (size_t i = 0; i < columns.size(); ++i) {
     const bool weights =
         columns[i].signal >= foreshock::kWqSigma1 && columns[i].signal < foreshock::kLogitMax;
-    if (!weights || !frame.used[i] || columns[i].layer_index < 0) continue;
-    if (guard_.active(static_cast<size_t>(columns[i].layer_index))) frame.flags[i] |= kNotCausal;
+    if (!weights || columns[i].layer_index < 0) continue;
+    if (!guard_.active(static_cast<size_t>(columns[i].layer_index))) continue;
+    frame.flags[i] |= kNotCausal;
+    frame.has_heads = true;  // so that Clear clears the flags too
   }
 }
 

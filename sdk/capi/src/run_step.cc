@@ -31,7 +31,8 @@ fs_status AttentionStatus(const Status& status) {
 const char* WhyNotMeasured(const sdk::AttentionCall& call) {
   if (call.device < 0) return nullptr;
   const foreshock::cuda::Support& support = foreshock::cuda::DriverSupport();
-  return support.usable ? "attention on a GPU is not measured by this version" : support.reason.c_str();
+  if (!support.usable) return support.reason.c_str();
+  return foreshock::cuda::IsCapturing(call.stream) ? "recorded into a CUDA graph: not measured" : nullptr;
 }
 
 }  // namespace
@@ -84,6 +85,8 @@ fs_status fs_run::Attend(uint32_t layer, const fs_attention& in, bool backward) 
     AttentionUnmonitored(index, reason);
     return FS_OK;
   }
+  const Status memory = sdk::CheckMemory(attention, call.device);
+  if (!memory.ok()) return Fail(FS_ERR_ARGUMENT, memory);
   const Status status = backward ? sampler_->Backward(index, call) : sampler_->Forward(index, call);
   return status.ok() ? FS_OK : Fail(AttentionStatus(status), status);
 }
@@ -163,9 +166,8 @@ fs_status fs_run::StepEnd() {
     const OwnTime own(clock_, &at_end);
     const bool sampled = sampler_->sampled();
     last_step_ = sampler_->step();
-    sampler_->Finish(before);
+    MarkGuardedLayers(sampler_->Finish(before));
     sampler_->Publish([this](sdk::FrameSlot& frame) {
-      MarkGuardedLayers(frame);
       if (frame.sampled) ObserveFrame(frame);
     });
     FlushEvents();

@@ -11,6 +11,7 @@
 #include "attention_hopper.h"
 #include "attention_partial.cuh"
 #include "attention_portable.h"
+#include "attention_tiles.h"
 #include "foreshock/sdk/attention_checks.h"
 
 namespace foreshock::cuda {
@@ -18,51 +19,9 @@ namespace {
 
 using kernels::KernelStatus;
 
-constexpr size_t kAlignment = 256;
-constexpr int64_t kMostTokens = (int64_t{1} << 30) - 1;  // of one sequence: rows and keys are ints
-constexpr int64_t kMostItems = (int64_t{1} << 31) - 1;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-size_t AlignUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-TileList MakeTiles(const AttentionProblem& p, int rows_per_tile, int warps_per_tile) {
-  const kernels::RowSampling& s = p.sampling;
-  const bool packed = p.cu_seqlens_q != nullptr;
-  const int64_t sequences = packed ? p.n_sequences : p.q.batch;
-  const int64_t offset = s.sequence_offset % s.sequence_every;
-  TileList list;
-  list.rows_per_tile = rows_per_tile;
-  list.warps_per_tile = warps_per_tile;
-  list.heads = static_cast<int>(p.q.heads);
-  list.sampled_sequences =
-      static_cast<int>(sequences > offset ? CeilDiv(sequences - offset, s.sequence_every) : 0);
-  const int64_t most = int64_t{rows_per_tile} * s.row_every;
-  if (packed) {
-    // A sequence of n rows has at most n / most + 1 tiles, and none where it is empty.
-    list.max_tiles = std::min(p.q.seq / most + list.sampled_sequences, p.q.seq);
-  } else {
-    list.tiles_per_sequence = static_cast<int>(CeilDiv(p.q.seq, most));
-    list.max_tiles = int64_t{list.tiles_per_sequence} * list.sampled_sequences;
-  }
-  return list;
+size_t PartialBytes(const TileList& list) {
+  return static_cast<size_t>(list.PartialsPerHead()) * sizeof(WarpPartial);
 }
-
-// The parts of the workspace.
-struct Layout {
-  size_t prefix = 0;
-  size_t partials = 0;
-  size_t end = 0;
-};
-
-Layout LayOut(const TileList& list) {
-  Layout at;
-  at.prefix = 0;
-  at.partials = AlignUp((size_t{2} + static_cast<size_t>(list.sampled_sequences)) * sizeof(int32_t));
-  at.end = at.partials + static_cast<size_t>(list.PartialsPerHead() * list.heads) * sizeof(WarpPartial);
-  return at;
-}
-
-bool TooLong(const AttentionProblem& p) { return p.q.seq > kMostTokens || p.k.seq > kMostTokens; }
 
 }  // namespace
 
@@ -71,9 +30,10 @@ size_t AttentionProbeWorkspaceBytes(const AttentionProblem& problem) noexcept {
   if (kernels::CheckAttentionArguments(shape) != KernelStatus::kOk || TooLong(shape)) return 0;
   // Whichever kernel runs and whatever the offset.
   shape.sampling.sequence_offset = 0;
-  return std::max(LayOut(MakeTiles(shape, kPortableRows, kPortableWarps)).end,
-                  LayOut(MakeTiles(shape, kHopperRows, kHopperWarps)).end) +
-         kAlignment;
+  const TileList portable = MakeTiles(shape, kPortableRows, kPortableWarps);
+  const TileList hopper = MakeTiles(shape, kHopperRows, kHopperWarps);
+  return std::max(LayOut(portable, PartialBytes(portable)).end, LayOut(hopper, PartialBytes(hopper)).end) +
+         kWorkspaceAlignment;
 }
 
 LaunchStatus LaunchAttentionProbe(const AttentionProblem& p, const uint32_t* enabled,
@@ -87,17 +47,14 @@ LaunchStatus LaunchAttentionProbe(const AttentionProblem& p, const uint32_t* ena
   TileList list =
       hopper ? MakeTiles(p, kHopperRows, kHopperWarps) : MakeTiles(p, kPortableRows, kPortableWarps);
   if (list.Items() > kMostItems) return {KernelStatus::kBadShape, 0};
-  const Layout at = LayOut(list);
-  const auto address = reinterpret_cast<uintptr_t>(workspace.data);
-  const size_t skip = AlignUp(address) - address;
-  if (workspace.data == nullptr || workspace.bytes < at.end + skip)
-    return {KernelStatus::kWorkspaceTooSmall, 0};
-  auto* base = static_cast<unsigned char*>(workspace.data) + skip;
-  auto* partials = reinterpret_cast<WarpPartial*>(base + at.partials);
+  const WorkspaceLayout at = LayOut(list, PartialBytes(list));
+  unsigned char* base = AlignedBase(workspace, at);
+  if (base == nullptr) return {KernelStatus::kWorkspaceTooSmall, 0};
+  auto* partials = reinterpret_cast<WarpPartial*>(base + at.records);
   const auto on = static_cast<cudaStream_t>(stream);
 
   if (p.cu_seqlens_q != nullptr) {
-    auto* prefix = reinterpret_cast<int32_t*>(base + at.prefix);
+    auto* prefix = reinterpret_cast<int32_t*>(base);
     list.prefix = prefix;
     const int error = LaunchPlanTiles(p, list, enabled, prefix, on);
     if (error != cudaSuccess) return {KernelStatus::kOk, error};

@@ -1,5 +1,6 @@
-// The attention probe's header in a build without CUDA.
+// The headers of the attention and rounding probes in a build without CUDA.
 #include "foreshock/sdk/cuda/attention_probe.h"
+#include "foreshock/sdk/cuda/rounding_probe.h"
 
 namespace foreshock::cuda {
 namespace {
@@ -12,6 +13,13 @@ size_t AttentionProbeWorkspaceBytes(const kernels::AttentionProblem&) noexcept {
 
 LaunchStatus LaunchAttentionProbe(const kernels::AttentionProblem&, const uint32_t*,
                                   kernels::AttentionHeadStats*, kernels::Workspace, Stream) noexcept {
+  return {kernels::KernelStatus::kOk, kInsufficientDriver};
+}
+
+size_t RoundingProbeWorkspaceBytes(const kernels::RoundingProblem&) noexcept { return 0; }
+
+LaunchStatus LaunchRoundingProbe(const kernels::RoundingProblem&, const uint32_t*,
+                                 kernels::RoundingHeadStats*, kernels::Workspace, Stream) noexcept {
   return {kernels::KernelStatus::kOk, kInsufficientDriver};
 }
 

@@ -70,6 +70,7 @@ bool IsCapturing(Stream stream) noexcept {
 
 Status CudaStatus(int code, const char* what) {
   if (code == cudaSuccess) return OkStatus();
+  (void)cudaGetLastError();  // it is told here, and nobody else should come upon it
   return Status(Code::kInternal,
                 std::string(what) + ": " + cudaGetErrorString(static_cast<cudaError_t>(code)));
 }

@@ -101,7 +101,14 @@ Status DeviceEvent::Record(Stream stream) const noexcept {
                     "cudaEventRecord");
 }
 
+Status DeviceEvent::Await(Stream stream) const noexcept {
+  return CudaStatus(
+      cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event_), 0),
+      "cudaStreamWaitEvent");
+}
+
 Status DeviceEvent::Reached() const noexcept {
+  const DeviceGuard guard(device_);  // a query would break a capture that this thread has under way
   const cudaError_t error = cudaEventQuery(static_cast<cudaEvent_t>(event_));
   if (error == cudaErrorNotReady) return Status(Code::kUnavailable, "");
   return CudaStatus(error, "cudaEventQuery");

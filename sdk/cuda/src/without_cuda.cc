@@ -2,6 +2,7 @@
 #include "foreshock/sdk/cuda/device.h"
 #include "foreshock/sdk/cuda/device_buffer.h"
 #include "foreshock/sdk/cuda/read_back.h"
+#include "foreshock/sdk/cuda/stream_scratch.h"
 #include "foreshock/sdk/cuda/weight_probe.h"
 
 namespace foreshock::cuda {
@@ -34,11 +35,17 @@ PinnedBuffer::~PinnedBuffer() = default;
 PinnedBuffer::PinnedBuffer(PinnedBuffer&&) noexcept {}
 PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&&) noexcept { return *this; }
 
+StreamScratch::~StreamScratch() = default;
+StreamScratch::StreamScratch(StreamScratch&&) noexcept {}
+StreamScratch& StreamScratch::operator=(StreamScratch&&) noexcept { return *this; }
+Status StreamScratch::Reserve(size_t, Stream) noexcept { return NotBuilt(); }
+
 Result<DeviceEvent> DeviceEvent::Make(int, bool) { return NotBuilt(); }
 DeviceEvent::~DeviceEvent() = default;
 DeviceEvent::DeviceEvent(DeviceEvent&&) noexcept {}
 DeviceEvent& DeviceEvent::operator=(DeviceEvent&&) noexcept { return *this; }
 Status DeviceEvent::Record(Stream) const noexcept { return NotBuilt(); }
+Status DeviceEvent::Await(Stream) const noexcept { return NotBuilt(); }
 Status DeviceEvent::Reached() const noexcept { return NotBuilt(); }
 double DeviceEvent::NanosSince(const DeviceEvent&) const noexcept { return 0; }
 

@@ -31,16 +31,21 @@ float EffectWatch::Largest(const uint32_t* layers, uint32_t count) const noexcep
   return largest == kNone ? std::numeric_limits<float>::quiet_NaN() : largest;
 }
 
-void EffectWatch::Start(const Effect& effect) noexcept {
+void EffectWatch::Start(const Effect& effect, int64_t from_step) noexcept {
   Watched& watched = watched_[next_++ % kMaxWatched];
   watched.active = true;
   watched.seen = 0;
+  watched.from_step = from_step;
   watched.effect = effect;
   watched.effect.before = Largest(effect.layers, effect.layer_count);
 }
 
-bool EffectWatch::Step(Watched* watched) noexcept {
+bool EffectWatch::Step(Watched* watched, int64_t step) noexcept {
   Effect& effect = watched->effect;
+  if (step < watched->from_step) {
+    effect.before = Largest(effect.layers, effect.layer_count);
+    return false;
+  }
   watched->after[static_cast<size_t>(watched->seen++)] = Largest(effect.layers, effect.layer_count);
   if (watched->seen < kSamples) return false;
   // The middle one of three, so that one odd batch decides nothing. A NaN before cannot be compared: any

@@ -5,11 +5,13 @@
 #include <new>
 #include <string>
 
+#include "attention_columns.h"
+#include "device_attention.h"
+
 namespace foreshock::sdk {
 
 using kernels::AttentionHeadStats;
 using kernels::KernelStatus;
-using kernels::RatioSums;
 using kernels::RoundingHeadStats;
 using kernels::TensorView;
 
@@ -47,16 +49,6 @@ Status FromKernel(const LayerSpec& spec, KernelStatus status) {
                 "layer " + std::to_string(spec.layer) + ": attention: " + kernels::KernelStatusName(status));
 }
 
-void WriteRatio(ColumnWriter writer, uint32_t head, const RatioSums& sums) noexcept {
-  if (!sums.HasValue()) return;
-  writer.Set(head, sums.num, sums.den);
-  writer.SetMoments(head, sums.rows, sums.num_num, sums.num_den, sums.den_den);
-}
-
-void WriteSign(ColumnWriter writer, uint32_t head, double sum, double rows) noexcept {
-  if (rows > 0) writer.Set(head, sum, rows);
-}
-
 }  // namespace
 
 AttentionWatch::AttentionWatch(const std::vector<LayerSpec>& layers, const FrameLayout& layout)
@@ -69,6 +61,8 @@ AttentionWatch::AttentionWatch(const std::vector<LayerSpec>& layers, const Frame
   attention_.resize(heads);
   rounding_.resize(heads);
 }
+
+AttentionWatch::~AttentionWatch() = default;
 
 void AttentionWatch::BeginStep(int64_t step, bool sampled, const RowRule& rule) noexcept {
   sampled_ = sampled;
@@ -105,7 +99,7 @@ Status AttentionWatch::CheckShapes(const LayerSpec& spec, const kernels::Roundin
   return CheckTensor(spec, "dq", problem.dq, spec.local_query_heads, spec.head_dim, &q);
 }
 
-void AttentionWatch::Complete(const LayerSpec& spec, kernels::AttentionProblem* problem) const noexcept {
+void AttentionWatch::Fill(const LayerSpec& spec, kernels::AttentionProblem* problem) const noexcept {
   problem->scale = spec.scale;
   problem->softcap = spec.softcap;
   problem->causal = spec.causal;
@@ -131,16 +125,20 @@ Status AttentionWatch::Forward(size_t layer, const AttentionCall& call, FrameSlo
   FS_RETURN_IF_ERROR(CheckShapes(spec, call.problem, false));
   kernels::RoundingProblem problem = call.problem;
   problem.d_o = problem.dq = TensorView();
-  Complete(spec, &problem.attention);
+  Fill(spec, &problem.attention);
+  const bool rounding =
+      !state_[layer].calls_backward && problem.v.data != nullptr && problem.o.data != nullptr;
+  if (call.device >= 0) return ProbeOnDevice(layer, false, call, problem, rounding, slot);
   FS_RETURN_IF_ERROR(Reserve(kernels::ProbeAttentionWorkspaceBytes(problem.attention)));
   const KernelStatus status =
       kernels::ProbeAttention(problem.attention, attention_.data(), {workspace_.data(), workspace_.size()});
   FS_RETURN_IF_ERROR(FromKernel(spec, status));
   state_[layer].forward_done = true;
   state_[layer].micro_batch = call.micro_batch;
-  WriteAttention(layer, problem.attention.n_sinks > 0, slot);
-  const bool now = !state_[layer].calls_backward && problem.v.data != nullptr && problem.o.data != nullptr;
-  return now ? ProbeRounding(layer, problem, slot) : OkStatus();
+  WriteAttention(layout_, slot, static_cast<int32_t>(layer), attention_.data(), spec.local_query_heads,
+                 problem.attention.n_sinks > 0);
+  KeepLogits(layer, attention_.data());
+  return rounding ? ProbeRounding(layer, problem, slot) : OkStatus();
 }
 
 Status AttentionWatch::Backward(size_t layer, const AttentionCall& call, FrameSlot* slot) {
@@ -148,8 +146,9 @@ Status AttentionWatch::Backward(size_t layer, const AttentionCall& call, FrameSl
   const LayerSpec& spec = layers_[layer];
   FS_RETURN_IF_ERROR(CheckShapes(spec, call.problem, true));
   kernels::RoundingProblem problem = call.problem;
-  Complete(spec, &problem.attention);
-  const Status status = ProbeRounding(layer, problem, slot);
+  Fill(spec, &problem.attention);
+  const Status status = call.device >= 0 ? ProbeOnDevice(layer, true, call, problem, true, slot)
+                                         : ProbeRounding(layer, problem, slot);
   state_[layer].backward_done = status.ok();
   return status;
 }
@@ -161,47 +160,15 @@ Status AttentionWatch::ProbeRounding(size_t layer, const kernels::RoundingProble
   const KernelStatus status =
       kernels::ProbeRounding(problem, rounding_.data(), {workspace_.data(), workspace_.size()});
   FS_RETURN_IF_ERROR(FromKernel(spec, status));
-  const auto column = [&](uint16_t signal) {
-    return ColumnWriter(layout_, slot, static_cast<int32_t>(layer), signal);
-  };
-  for (uint32_t h = 0; h < spec.local_query_heads; ++h) {
-    const RoundingHeadStats& head = rounding_[h];
-    WriteRatio(column(kOutputRoundingBias), h, head.output_bias);
-    WriteRatio(column(kOutputRoundingBiasTied), h, head.output_bias_tied);
-    WriteRatio(column(kOutputRoundingBiasOther), h, head.output_bias_other);
-    if (problem.d_o.data == nullptr) continue;
-    WriteRatio(column(kDeltaOutputBias), h, head.delta_output);
-    WriteSign(column(kDeltaOutputSignMean), h, head.delta_output_sign, head.delta_output.rows);
-    if (problem.dq.data == nullptr) continue;
-    WriteRatio(column(kDeltaError), h, head.delta_error);
-    WriteSign(column(kDeltaErrorSignMean), h, head.delta_error_sign, head.delta_error.rows);
-  }
+  WriteRounding(layout_, slot, static_cast<int32_t>(layer), rounding_.data(), spec.local_query_heads,
+                {problem.d_o.data != nullptr, problem.dq.data != nullptr});
   return OkStatus();
 }
 
-void AttentionWatch::WriteAttention(size_t layer, bool learned_sinks, FrameSlot* slot) noexcept {
-  const LayerSpec& spec = layers_[layer];
-  const auto column = [&](uint16_t signal) {
-    return ColumnWriter(layout_, slot, static_cast<int32_t>(layer), signal);
-  };
-  ColumnWriter logit_max = column(kLogitMax), logit_min = column(kLogitMin), tied = column(kTiedRowFraction),
-               tied_bf16 = column(kTiedRowFractionBf16), unit_p = column(kUnitPRowFraction),
-               saturated = column(kSaturatedRowFraction), entropy = column(kEntropyMean),
-               lse = column(kLseMean), sink = column(kSinkWeightMean);
-  for (uint32_t h = 0; h < spec.local_query_heads; ++h) {
-    const AttentionHeadStats& head = attention_[h];
-    if (!(head.rows > 0)) continue;
-    logit_max.Set(h, head.logit_max, head.rows_visited);
-    logit_min.Set(h, head.logit_min, head.rows_visited);
-    tied.Set(h, head.tied_rows, head.rows);
-    tied_bf16.Set(h, head.tied_rows_bf16, head.rows);
-    unit_p.Set(h, head.unit_p_rows, head.rows);
-    saturated.Set(h, head.saturated_rows, head.rows);
-    entropy.Set(h, head.entropy_sum, head.rows);
-    lse.Set(h, head.lse_sum, head.rows);
-    sink.Set(h, head.sink_weight_sum, head.rows);
-    if (learned_sinks) column(kLearnedSinkWeightMean).Set(h, head.learned_sink_weight_sum, head.rows);
-    state_[layer].last_logit_max[h] = static_cast<float>(head.logit_max);
+void AttentionWatch::KeepLogits(size_t layer, const AttentionHeadStats* heads) noexcept {
+  std::vector<float>& last = state_[layer].last_logit_max;
+  for (size_t h = 0; h < last.size(); ++h) {
+    if (heads[h].rows > 0) last[h] = static_cast<float>(heads[h].logit_max);
   }
 }
 

@@ -168,6 +168,8 @@ void DeviceWeights::Write(int index, FrameSlot* frame) noexcept {
   if (!failure_.empty()) return;
   if (ticket.timed_spectra) spectra_nanos_ = ticket.times[1].NanosSince(ticket.times[0]);
   if (ticket.timed_projection) projection_nanos_ = ticket.times[3].NanosSince(ticket.times[2]);
+  if (ticket.timed_spectra) frame->device_nanos += spectra_nanos_;
+  if (ticket.timed_projection) frame->device_nanos += projection_nanos_;
   const cuda::DeviceResults results = probe_->ResultsIn(ticket.host.data());
   for (size_t h = 0; h < heads_.size(); ++h) {
     if (heads_[h].reported) WriteHead(heads_[h], results.spectra[h], results.updates[h], ticket, frame);

@@ -108,6 +108,7 @@ void FrameSlot::Clear() noexcept {
   step = time_unix_ns = window_from = 0;
   skipped = sampled = false;
   weights_ticket = attention_ticket = scalars_ticket = -1;
+  device_nanos = 0;
   // Most steps carry scalars alone: values and flags of unused columns are never read, so they may stay.
   const size_t columns = has_heads ? used.size() : scalar_columns;
   std::fill_n(used.begin(), columns, uint8_t{0});

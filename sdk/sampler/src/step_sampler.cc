@@ -168,6 +168,7 @@ FrameSlot& StepSampler::Finish(int64_t own_nanos) noexcept {
   // Device time is known a few steps later; until then the last known one stands for this step's.
   double device = tracked_now_ ? weights_.device_projection_nanos() : 0;
   if (spectra_now_) device += weights_.device_spectra_nanos();
+  if (attention_now_) device += attention_.device_nanos();
   governor_.EndStep(sampled(), tracked_now_, now - begin_nanos_, own_nanos + static_cast<int64_t>(device));
   in_step_ = false;
   return frame_;
@@ -183,10 +184,15 @@ FrameSlot* StepSampler::Complete(bool give_up) noexcept {
   if (held_count_ == 0) return nullptr;
   FrameSlot& frame = held_[held_first_];
   give_up = give_up || held_count_ == held_.size();
-  if (!give_up && !(scalars_.Ready(frame.scalars_ticket) && weights_.Ready(frame))) return nullptr;
+  const bool ready =
+      give_up || (scalars_.Ready(frame.scalars_ticket) && weights_.Ready(frame) && attention_.Ready(frame));
+  if (!ready) return nullptr;
   weights_.Complete(&frame, give_up);
+  attention_.Complete(&frame, give_up);
   scalars_.Write(frame.scalars_ticket, give_up, &frame);
   frame.scalars_ticket = -1;
+  if (frame.device_nanos > 0)
+    ColumnWriter(layout_, &frame, -1, kProbeDeviceSeconds).Set(0, frame.device_nanos * 1e-9);
   return &frame;
 }
 
@@ -208,6 +214,12 @@ void StepSampler::Drain(int64_t deadline_nanos) noexcept {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
+}
+
+std::vector<TrackerFailure> StepSampler::TakeFailures() {
+  std::vector<TrackerFailure> failures = weights_.TakeFailures();
+  for (TrackerFailure& failure : attention_.TakeFailures()) failures.push_back(std::move(failure));
+  return failures;
 }
 
 void StepSampler::PublishEvent(const EventSlot& event) noexcept {

@@ -27,14 +27,15 @@ class EffectWatch {
 
   explicit EffectWatch(const std::vector<LayerSpec>& layers) : layers_(layers) {}
 
-  // Ids and layers come from `effect`; its layers are global indices. `last_logit_max`: of the last sample.
-  void Start(const Effect& effect) noexcept;
+  // Ids and layers come from `effect`; its layers are global indices. `from_step`: the first step that the
+  // action has an effect on. Frames of earlier steps may still come, when a device is behind.
+  void Start(const Effect& effect, int64_t from_step) noexcept;
   // A sampled frame; calls done(effect) for each action whose samples are complete.
   template <typename Done>
   void Observe(const FrameLayout& layout, const FrameSlot& slot, Done&& done) noexcept {
     for (size_t l = 0; l < layers_.size(); ++l) latest_[l] = LargestLogit(layout, slot, l, Latest(l));
     for (Watched& watched : watched_) {
-      if (!watched.active || !Step(&watched)) continue;
+      if (!watched.active || !Step(&watched, slot.step)) continue;
       watched.active = false;
       done(watched.effect);
     }
@@ -50,13 +51,14 @@ class EffectWatch {
   struct Watched {
     bool active = false;
     int seen = 0;
+    int64_t from_step = 0;
     Effect effect;
     std::array<float, kSamples> after = {};
   };
   float Latest(size_t layer) const noexcept { return latest_[layer]; }
   static float LargestLogit(const FrameLayout& layout, const FrameSlot& slot, size_t layer,
                             float otherwise) noexcept;
-  bool Step(Watched* watched) noexcept;
+  bool Step(Watched* watched, int64_t step) noexcept;
 
   const std::vector<LayerSpec>& layers_;
   std::vector<float> latest_;

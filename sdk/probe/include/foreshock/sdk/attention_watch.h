@@ -4,16 +4,25 @@
 // first backward of the same micro-batch. Rounding signals are measured once a sample: in the backward of
 // layers that have shown they call it, else in the forward.
 //
-// One thread at a time. Allocates only when a call needs a larger workspace than every one before it.
+// Calls whose tensors lie on a CUDA device are measured there, on the call's stream. What they find comes
+// later: the frame carries a ticket, and Complete writes it once Ready says so. The tensors must stay as they
+// are in the order of that stream, not of the host.
+//
+// One thread at a time. Allocates only at the first call on a device, and when a call needs a larger
+// workspace than every one before it; nothing ever waits for a device.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "foreshock/sdk/attention_probe.h"
 #include "foreshock/sdk/frame_layout.h"
 #include "foreshock/sdk/layer_spec.h"
 #include "foreshock/sdk/rounding_probe.h"
+#include "foreshock/sdk/tracker_failure.h"
 
 namespace foreshock::sdk {
 
@@ -34,9 +43,12 @@ struct RowRule {
   uint64_t seed = 0;
 };
 
+class DeviceAttention;
+
 class AttentionWatch {
  public:
   AttentionWatch(const std::vector<LayerSpec>& layers, const FrameLayout& layout);
+  ~AttentionWatch();
 
   // Opens (sampled) or skips the step. The rows visited follow from rule.seed and the step alone.
   void BeginStep(int64_t step, bool sampled, const RowRule& rule) noexcept;
@@ -50,6 +62,15 @@ class AttentionWatch {
   Status Forward(size_t layer, const AttentionCall& call, FrameSlot* slot);
   Status Backward(size_t layer, const AttentionCall& call, FrameSlot* slot);
 
+  // Devices owe nothing for this frame any more, or have failed.
+  bool Ready(const FrameSlot& slot) noexcept;
+  // Writes what the devices found. give_up: they are not waited for, what is not there stays missing.
+  void Complete(FrameSlot* slot, bool give_up) noexcept;
+  // Devices that failed, and layers that could not be measured there, since the last call.
+  std::vector<TrackerFailure> TakeFailures();
+  // Device time of the last sampled step that is known; 0 where nothing lies on a device.
+  double device_nanos() const noexcept { return device_nanos_; }
+
   // logit_max of the layer's last sample, one per local query head; NaN where nothing was measured.
   const std::vector<float>& last_logit_max(size_t layer) const { return state_[layer].last_logit_max; }
 
@@ -58,15 +79,27 @@ class AttentionWatch {
     bool forward_done = false;
     bool backward_done = false;
     bool calls_backward = false;  // seen in an earlier sample
+    bool bad_sequences = false, sequences_told = false, rounding_told = false;
     uint32_t micro_batch = 0;
     std::vector<float> last_logit_max;
   };
+  static constexpr int kTickets = 4;  // sampled frames whose results may be under way at once
+  enum class TicketUse : uint8_t { kFree, kWaits, kAbandoned };
 
   Status CheckShapes(const LayerSpec& spec, const kernels::RoundingProblem& problem, bool backward) const;
-  void Complete(const LayerSpec& spec, kernels::AttentionProblem* problem) const noexcept;
+  // What the layer and the step say of a call.
+  void Fill(const LayerSpec& spec, kernels::AttentionProblem* problem) const noexcept;
   Status Reserve(size_t bytes);
   Status ProbeRounding(size_t layer, const kernels::RoundingProblem& problem, FrameSlot* slot);
-  void WriteAttention(size_t layer, bool learned_sinks, FrameSlot* slot) noexcept;
+  Status ProbeOnDevice(size_t layer, bool backward, const AttentionCall& call,
+                       const kernels::RoundingProblem& problem, bool rounding, FrameSlot* slot);
+  DeviceAttention* OnDevice(int device);
+  int TakeTicket() noexcept;
+  bool TicketReady(int ticket) noexcept;
+  void FreeTicket(int ticket) noexcept;
+  void WriteFound(DeviceAttention& device, int ticket, FrameSlot* slot) noexcept;
+  void KeepLogits(size_t layer, const kernels::AttentionHeadStats* heads) noexcept;
+  bool RoundingFits(size_t layer, const kernels::RoundingProblem& problem);
 
   const std::vector<LayerSpec>& layers_;
   const FrameLayout& layout_;
@@ -74,6 +107,10 @@ class AttentionWatch {
   std::vector<kernels::AttentionHeadStats> attention_;  // as many as the widest layer has heads
   std::vector<kernels::RoundingHeadStats> rounding_;
   std::vector<unsigned char> workspace_;
+  std::vector<std::unique_ptr<DeviceAttention>> devices_;
+  std::array<TicketUse, kTickets> tickets_{};
+  std::vector<TrackerFailure> failures_;
+  double device_nanos_ = 0;
   kernels::RowSampling sampling_;
   bool sampled_ = false;
 };

@@ -61,6 +61,7 @@ struct FrameSlot {
   // Results that a device still owes this frame; -1: none.
   int weights_ticket = -1, attention_ticket = -1;
   int scalars_ticket = -1;    // the same of numbers that lie on a device
+  double device_nanos = 0;    // device time that the results so far took
   size_t scalar_columns = 0;  // they come first and hold one value each
   std::vector<float> values;
   std::vector<uint8_t> present;  // per head of every column

@@ -23,6 +23,7 @@
 
 #include "foreshock/sdk/frame_layout.h"
 #include "foreshock/sdk/layer_spec.h"
+#include "foreshock/sdk/tracker_failure.h"
 #include "foreshock/sdk/update_accumulator.h"
 #include "foreshock/sdk/weight_probe.h"
 
@@ -74,12 +75,6 @@ class ProjectionTracker {
 };
 
 class DeviceWeights;
-
-// What could not be measured, and why.
-struct TrackerFailure {
-  std::string name;
-  std::string reason;
-};
 
 class WeightTracker {
  public:

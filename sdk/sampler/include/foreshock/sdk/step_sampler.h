@@ -90,6 +90,8 @@ class StepSampler {
   WeightTracker& weights() { return weights_; }
   const WeightTracker& weights() const { return weights_; }
   const AttentionWatch& attention() const { return attention_; }
+  // What devices could not measure, since the last call.
+  std::vector<TrackerFailure> TakeFailures();
   const Governor& governor() const { return governor_; }
 
   bool in_step() const { return in_step_; }

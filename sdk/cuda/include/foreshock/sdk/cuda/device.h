@@ -53,7 +53,8 @@ class DeviceGuard {
 // True while the stream records a graph: nothing runs now, and what is launched runs at each replay.
 bool IsCapturing(Stream stream) noexcept;
 
-// kInternal naming the call and CUDA's words for `code` (a cudaError_t); Ok for 0.
+// kInternal naming the call and CUDA's words for `code` (a cudaError_t), which is then forgotten where CUDA
+// lets it be; Ok for 0.
 Status CudaStatus(int code, const char* what);
 
 }  // namespace foreshock::cuda

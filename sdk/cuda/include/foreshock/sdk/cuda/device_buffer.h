@@ -65,6 +65,8 @@ class DeviceEvent {
   DeviceEvent& operator=(DeviceEvent&& other) noexcept;
 
   Status Record(Stream stream) const noexcept;
+  // What `stream` gets from here on runs behind the event; the host goes on.
+  Status Await(Stream stream) const noexcept;
   // Ok: everything before it is done. kUnavailable: not yet. kInternal: the device failed.
   Status Reached() const noexcept;
   // Device time between two timed events that were both reached; 0 when it cannot be told.

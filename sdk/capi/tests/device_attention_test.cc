@@ -1,0 +1,427 @@
+// Attention on a GPU through the C interface: the recording says what it says for the same tensors in host
+// memory, on any stream, and nothing that a caller does wrong hurts the trainer.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "foreshock/base/catalogue.h"
+#include "foreshock/sdk/cuda/device.h"
+#include "foreshock/sdk/dtype.h"
+#include "recording_support.h"
+#include "toy_model.h"
+
+#define FS_NEEDS_DEVICE() \
+  if (!::foreshock::cuda::DriverSupport().usable) GTEST_SKIP() << "skipped: no CUDA device"
+
+namespace foreshock::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+// Device memory, freed at the end.
+class Device {
+ public:
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device() {
+    for (void* p : all_) EXPECT_EQ(cudaFree(p), cudaSuccess);
+  }
+  void* Copy(const void* host, size_t bytes) {
+    void* p = nullptr;
+    EXPECT_EQ(cudaMalloc(&p, bytes), cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(p, host, bytes, cudaMemcpyHostToDevice), cudaSuccess);
+    all_.push_back(p);
+    return p;
+  }
+
+ private:
+  std::vector<void*> all_;
+};
+
+class Stream {
+ public:
+  // As PyTorch's: not ordered with the default stream.
+  Stream() { EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream() {
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+  }
+  operator cudaStream_t() const { return stream_; }  // NOLINT: stands for it everywhere
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// The toy model's activations in a dtype, in host memory or on a device.
+class Activations {
+ public:
+  Activations(const ToyModel& m, fs_dtype dtype, bool on_device)
+      : s_(m.s), dtype_(dtype), device_(on_device) {
+    q_ = Place(m.q);
+    k_ = Place(m.k);
+    v_ = Place(m.v);
+    o_ = Place(m.o);
+    d_o_ = Place(m.d_o);
+    dq_ = Place(m.dq);
+    if (!on_device) return;
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // streams of tests wait for nothing
+  }
+  fs_attention Forward(void* stream = nullptr) const {
+    fs_attention a;
+    fs_attention_init(&a);
+    a.q = fs_tensor_bshd(q_, dtype_, s_.batch, s_.seq, s_.heads, s_.dim);
+    a.k = fs_tensor_bshd(k_, dtype_, s_.batch, s_.seq, s_.kv_heads, s_.dim);
+    a.v = fs_tensor_bshd(v_, dtype_, s_.batch, s_.seq, s_.kv_heads, s_.dim);
+    a.o = fs_tensor_bshd(o_, dtype_, s_.batch, s_.seq, s_.heads, s_.dim);
+    a.stream = stream;
+    return a;
+  }
+  fs_attention Backward(void* stream = nullptr) const {
+    fs_attention a = Forward(stream);
+    a.d_o = fs_tensor_bshd(d_o_, dtype_, s_.batch, s_.seq, s_.heads, s_.dim);
+    a.dq = fs_tensor_bshd(dq_, dtype_, s_.batch, s_.seq, s_.heads, s_.dim);
+    return a;
+  }
+
+ private:
+  const void* Place(const std::vector<float>& values) {
+    const auto dtype = static_cast<kernels::DType>(dtype_);
+    std::vector<unsigned char> bytes(values.size() * kernels::SizeOf(dtype));
+    for (size_t i = 0; i < values.size(); ++i)
+      kernels::StoreFloat(bytes.data(), dtype, static_cast<int64_t>(i), values[i]);
+    if (device_) return gpu_.Copy(bytes.data(), bytes.size());
+    host_.push_back(std::move(bytes));
+    return host_.back().data();
+  }
+
+  ToyShape s_;
+  fs_dtype dtype_;
+  bool device_;
+  Device gpu_;
+  std::vector<std::vector<unsigned char>> host_;
+  const void *q_, *k_, *v_, *o_, *d_o_, *dq_;
+};
+
+class OpenRun {
+ public:
+  explicit OpenRun(const std::string& path, uint32_t row_every = 2) : address_("file:" + path), path_(path) {
+    fs_options options = TestOptions(address_);
+    options.attention_every_steps = 1;
+    options.spectra_every_steps = 0;
+    options.row_every = row_every;
+    EXPECT_EQ(fs_open(&options, &run_), FS_OK);
+  }
+  OpenRun(const OpenRun&) = delete;
+  OpenRun& operator=(const OpenRun&) = delete;
+  ~OpenRun() { fs_close(run_, FS_FAILED); }
+  operator fs_run*() const { return run_; }  // NOLINT: stands for it everywhere
+
+  void AddLayers(const ToyModel& model) {
+    for (int l = 0; l < model.s.layers; ++l) {
+      const fs_layer layer = model.Layer(l);
+      EXPECT_EQ(fs_add_layer(run_, &layer), FS_OK);
+    }
+  }
+  Recording Close() {
+    EXPECT_EQ(fs_close(run_, FS_FINISHED), FS_OK);
+    run_ = nullptr;
+    return ReadRecording(path_);
+  }
+
+ private:
+  std::string address_, path_;
+  fs_run* run_ = nullptr;
+};
+
+void Step(fs_run* run, int64_t step, const Activations& tensors, int layers, cudaStream_t stream) {
+  EXPECT_EQ(fs_step_begin(run, step), FS_OK);
+  const fs_attention forward = tensors.Forward(stream), backward = tensors.Backward(stream);
+  for (int l = 0; l < layers; ++l) {
+    const auto layer = static_cast<uint32_t>(l);
+    EXPECT_EQ(fs_wants_attention(run, layer), 1);
+    EXPECT_EQ(fs_attention_forward(run, layer, &forward), FS_OK) << fs_last_error(run);
+    EXPECT_EQ(fs_wants_attention(run, layer), 0);
+  }
+  for (int l = layers - 1; l >= 0; --l) {
+    const auto layer = static_cast<uint32_t>(l);
+    EXPECT_EQ(fs_wants_attention_backward(run, layer), 1);
+    EXPECT_EQ(fs_attention_backward(run, layer, &backward), FS_OK) << fs_last_error(run);
+  }
+  EXPECT_EQ(fs_step_end(run), FS_OK);
+}
+
+ToyShape Shape(int seq) {
+  ToyShape shape;
+  shape.dim = 16;
+  shape.seq = seq;
+  return shape;
+}
+
+void ExpectSeries(const wire::Series& got, const wire::Series& want, const std::string& name) {
+  SCOPED_TRACE(name);
+  ASSERT_EQ(got.values.size(), want.values.size());
+  EXPECT_EQ(got.present, want.present);
+  ASSERT_EQ(got.weights.size(), want.weights.size());
+  ASSERT_EQ(got.moments.size(), want.moments.size());
+  const bool count = name.find("fraction") != std::string::npos;
+  const bool sign = name.find("sign") != std::string::npos;
+  for (size_t h = 0; h < want.values.size(); ++h) {
+    const double value = want.values[h];
+    // Sums over rows: of counts exact but for rows at a threshold, of O's error as fp32 gives it.
+    const double rows = want.weights.empty() ? 1 : want.weights[h % want.weights.size()];
+    EXPECT_NEAR(got.values[h], value, count || sign ? 1.01 : 1e-4 * (std::abs(value) + std::abs(rows) + 1));
+  }
+  for (size_t i = 0; i < want.weights.size(); ++i)
+    EXPECT_NEAR(got.weights[i], want.weights[i], 1e-4 * std::abs(want.weights[i]));
+  for (size_t i = 0; i < want.moments.size(); ++i)
+    EXPECT_NEAR(got.moments[i], want.moments[i], 1e-3 * (std::abs(want.moments[i]) + 1));
+}
+
+// Every attention and rounding series of both frames.
+int ExpectSameFrame(const wire::Frame& got, const wire::Frame& want) {
+  SCOPED_TRACE(::testing::Message() << "step " << want.step);
+  std::map<std::pair<uint16_t, std::optional<uint32_t>>, const wire::Series*> by_name;
+  for (const auto& series : got.series) by_name[{series.signal, series.layer}] = &series;
+  int compared = 0;
+  for (const auto& series : want.series) {
+    const SignalInfo* info = FindSignal(series.signal);
+    if (info == nullptr || info->scope == SignalScope::kScalar) continue;
+    const auto found = by_name.find({series.signal, series.layer});
+    if (found == by_name.end()) {
+      ADD_FAILURE() << info->name << " is missing";
+      continue;
+    }
+    ExpectSeries(*found->second, series, std::string(info->name));
+    ++compared;
+  }
+  return compared;
+}
+
+Recording Record(const std::string& path, fs_dtype dtype, bool device, const std::vector<int>& lengths) {
+  OpenRun run(path);
+  ToyModel first(Shape(lengths[0]));
+  run.AddLayers(first);
+  std::vector<std::unique_ptr<Activations>> kept;
+  std::unique_ptr<Stream> stream;
+  if (device) stream = std::make_unique<Stream>();
+  for (size_t t = 0; t < lengths.size(); ++t) {
+    ToyModel model(Shape(lengths[t]), static_cast<uint32_t>(t + 1));
+    kept.push_back(std::make_unique<Activations>(model, dtype, device));
+    Step(run, static_cast<int64_t>(t), *kept.back(), model.s.layers,
+         device ? static_cast<cudaStream_t>(*stream) : nullptr);
+  }
+  return run.Close();
+}
+
+// Lengths change from step to step: the first call of a larger shape makes room for it.
+TEST(DeviceAttentionTest, RecordsWhatHostMemoryWouldHaveGiven) {
+  FS_NEEDS_DEVICE();
+  for (const fs_dtype dtype : {FS_BF16, FS_FP32}) {
+    TempDir dir;
+    const std::vector<int> lengths = {12, 40, 40, 7, 300, 12, 64};
+    const Recording host = Record(dir / "host.fsk", dtype, false, lengths),
+                    device = Record(dir / "device.fsk", dtype, true, lengths);
+    ASSERT_EQ(host.frames.size(), lengths.size());
+    ASSERT_EQ(device.frames.size(), lengths.size());
+    for (size_t t = 0; t < lengths.size(); ++t) {
+      EXPECT_EQ(device.frames[t].step, static_cast<int64_t>(t)) << "frames go out in order";
+      // 9 of attention, 7 of rounding, in 2 layers.
+      EXPECT_EQ(ExpectSameFrame(device.frames[t], host.frames[t]), 2 * 16);
+    }
+    EXPECT_TRUE(device.events.empty());
+  }
+}
+
+TEST(DeviceAttentionTest, DeviceTimeIsReported) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  const Recording device = Record(dir / "device.fsk", FS_BF16, true, {64, 64, 64});
+  for (const wire::Frame& frame : device.frames) {
+    double seconds = 0;
+    for (const auto& series : frame.series) {
+      if (series.signal == kProbeDeviceSeconds) seconds = static_cast<double>(series.values[0]);
+    }
+    EXPECT_GT(seconds, 1e-6);
+    EXPECT_LT(seconds, 1);
+  }
+}
+
+// More streams than there are lanes, two runs at once, on one device.
+TEST(DeviceAttentionTest, StreamsAndRunsAtOnce) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  ToyShape shape = Shape(80);
+  shape.layers = 7;
+  ToyModel model(shape);
+  const Activations host(model, FS_BF16, false), gpu(model, FS_BF16, true);
+  OpenRun on_host(dir / "host.fsk"), a(dir / "a.fsk"), b(dir / "b.fsk");
+  for (OpenRun* run : {&on_host, &a, &b}) run->AddLayers(model);
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (int i = 0; i < 7; ++i) streams.push_back(std::make_unique<Stream>());
+  for (int64_t t = 0; t < 5; ++t) {
+    Step(on_host, t, host, shape.layers, nullptr);
+    for (OpenRun* run : {&a, &b}) EXPECT_EQ(fs_step_begin(*run, t), FS_OK);
+    for (const bool backward : {false, true}) {
+      for (int l = 0; l < shape.layers; ++l) {
+        for (OpenRun* run : {&a, &b}) {
+          const fs_attention call = backward ? gpu.Backward(*streams[static_cast<size_t>(6 - l)])
+                                             : gpu.Forward(*streams[static_cast<size_t>(l)]);
+          EXPECT_EQ((backward ? fs_attention_backward : fs_attention_forward)(*run, static_cast<uint32_t>(l),
+                                                                              &call),
+                    FS_OK);
+        }
+      }
+    }
+    for (OpenRun* run : {&a, &b}) EXPECT_EQ(fs_step_end(*run), FS_OK);
+  }
+  const Recording want = on_host.Close();
+  for (OpenRun* run : {&a, &b}) {
+    const Recording got = run->Close();
+    ASSERT_EQ(got.frames.size(), 5u);
+    for (size_t t = 0; t < 5; ++t) EXPECT_EQ(ExpectSameFrame(got.frames[t], want.frames[t]), 7 * 16);
+  }
+}
+
+TEST(DeviceAttentionTest, PackedSequences) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  ToyShape shape = Shape(50);
+  shape.batch = 1;
+  shape.layers = 1;
+  ToyModel model(shape);
+  const Activations host(model, FS_BF16, false), gpu(model, FS_BF16, true);
+  const int32_t offsets[4] = {0, 3, 30, 50}, bad[4] = {0, 40, 30, 50};
+  Device device;
+  const auto* on_device = static_cast<const int32_t*>(device.Copy(offsets, sizeof offsets));
+  const auto* bad_on_device = static_cast<const int32_t*>(device.Copy(bad, sizeof bad));
+  OpenRun a(dir / "host.fsk"), b(dir / "device.fsk");
+  a.AddLayers(model);
+  b.AddLayers(model);
+  for (int64_t t = 0; t < 3; ++t) {
+    for (const auto& [run, tensors, cu] :
+         {std::tuple<fs_run*, const Activations*, const int32_t*>(a, &host, offsets),
+          {b, &gpu, t == 1 ? bad_on_device : on_device}}) {
+      fs_attention call = tensors->Forward();
+      call.cu_seqlens_q = cu;
+      call.n_sequences = 3;
+      EXPECT_EQ(fs_step_begin(run, t), FS_OK);
+      EXPECT_EQ(fs_attention_forward(run, 0, &call), FS_OK) << fs_last_error(run);
+      EXPECT_EQ(fs_step_end(run), FS_OK);
+    }
+  }
+  const Recording want = a.Close(), got = b.Close();
+  ASSERT_EQ(got.frames.size(), 3u);
+  EXPECT_EQ(ExpectSameFrame(got.frames[0], want.frames[0]), 12);
+  EXPECT_EQ(ExpectSameFrame(got.frames[2], want.frames[2]), 12) << "the next call is a new one";
+  std::vector<std::string> said;
+  for (const auto& event : got.events) said.push_back(event.detail);
+  for (const auto& item : got.hellos[0].unmonitored) said.push_back(item.name + ": " + item.reason);
+  EXPECT_THAT(said, Contains(HasSubstr("layer 0 attention: cu_seqlens")));
+}
+
+TEST(DeviceAttentionTest, MemoryOfTwoKindsIsRefused) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  ToyModel model(Shape(20));
+  const Activations host(model, FS_BF16, false), gpu(model, FS_BF16, true);
+  OpenRun run(dir / "run.fsk");
+  run.AddLayers(model);
+  EXPECT_EQ(fs_step_begin(run, 0), FS_OK);
+  const auto refused = [&](fs_attention call, const char* words) {
+    EXPECT_EQ(fs_attention_forward(run, 0, &call), FS_ERR_ARGUMENT);
+    EXPECT_THAT(fs_last_error(run), HasSubstr(words));
+  };
+  fs_attention call = gpu.Forward();
+  call.q = host.Forward().q;
+  refused(call, "k: on CUDA device 0, the call's tensors are in host memory");
+  call.device = 0;
+  refused(call, "q: in host memory, the call's tensors are on CUDA device 0");
+  call = gpu.Forward();
+  call.v = host.Forward().v;
+  refused(call, "v: in host memory");
+  call = gpu.Forward();
+  call.alibi_slopes = model.q.data();
+  refused(call, "alibi_slopes: in host memory");
+  call = gpu.Forward();
+  call.device = 7;
+  refused(call, "q: on CUDA device 0, the call's tensors are on CUDA device 7");
+  call = gpu.Forward();
+  call.q.dim = 8;
+  EXPECT_EQ(fs_attention_forward(run, 0, &call), FS_ERR_SHAPE);
+  EXPECT_THAT(fs_last_error(run), HasSubstr("q.dim: 8, must be 16"));
+  // What was refused changed nothing: the right call is still wanted.
+  EXPECT_EQ(fs_wants_attention(run, 0), 1);
+  call = gpu.Forward();
+  EXPECT_EQ(fs_attention_forward(run, 0, &call), FS_OK);
+  EXPECT_EQ(fs_step_end(run), FS_OK);
+  const Recording recording = run.Close();
+  ASSERT_EQ(recording.frames.size(), 1u);
+  std::set<uint16_t> signals;
+  for (const auto& series : recording.frames[0].series) signals.insert(series.signal);
+  EXPECT_TRUE(signals.count(kLogitMax));
+}
+
+// A device that has no room ends its measurements with a reason; the trainer's own CUDA calls go on.
+TEST(DeviceAttentionTest, AnErrorOfTheDeviceIsTold) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  ToyShape shape = Shape(20);
+  shape.heads = shape.kv_heads = 128;
+  shape.layers = 1;
+  ToyModel model(shape);
+  const Activations gpu(model, FS_BF16, true);
+  OpenRun run(dir / "run.fsk", 1);
+  run.AddLayers(model);
+  const fs_attention good = gpu.Forward();
+  fs_attention huge = good;
+  huge.v.data = huge.o.data = nullptr;
+  // Nobody reads it: the scratch memory of a call like this is larger than any device.
+  huge.q.batch = huge.k.batch = 1;
+  huge.q.seq = huge.k.seq = (int64_t{1} << 30) - 1;
+  for (int64_t t = 0; t < 4; ++t) {
+    EXPECT_EQ(fs_step_begin(run, t), FS_OK);
+    EXPECT_EQ(fs_attention_forward(run, 0, t == 1 ? &huge : &good), FS_OK) << fs_last_error(run);
+    EXPECT_EQ(fs_step_end(run), FS_OK);
+  }
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  const Recording recording = run.Close();
+  EXPECT_EQ(recording.frames.size(), 4u);
+  std::vector<std::string> said;
+  for (const auto& event : recording.events) said.push_back(event.detail);
+  EXPECT_THAT(said, Contains(HasSubstr("attention on CUDA device 0: cudaMallocAsync: out of memory")));
+}
+
+TEST(DeviceAttentionTest, ClipFactorsComeFromTheLastSampleThatArrived) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  ToyModel model(Shape(30));
+  const Activations host(model, FS_BF16, false), gpu(model, FS_BF16, true);
+  OpenRun a(dir / "host.fsk"), b(dir / "device.fsk");
+  float want[4], got[4];
+  for (auto& [run, tensors] : {std::pair<OpenRun*, const Activations*>(&a, &host), {&b, &gpu}}) {
+    run->AddLayers(model);
+    Step(*run, 0, *tensors, 2, nullptr);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    Step(*run, 1, *tensors, 2, nullptr);  // a step's end looks at what has arrived
+    EXPECT_EQ(fs_qk_clip_factors(*run, 0, 0.5, run == &a ? want : got, 4), FS_OK);
+  }
+  for (int h = 0; h < 4; ++h) {
+    EXPECT_LT(want[h], 1);
+    EXPECT_NEAR(got[h], want[h], 1e-5);
+  }
+}
+
+}  // namespace
+}  // namespace foreshock::testing
