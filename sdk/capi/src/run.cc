@@ -132,7 +132,7 @@ fs_status fs_run::SetStream(int32_t device, void* stream) {
   } else {
     known->second = stream;
   }
-  if (sampler_ != nullptr) sampler_->weights().SetStream(device, stream);
+  if (sampler_ != nullptr) sampler_->SetStream(device, stream);
   return FS_OK;
 }
 
@@ -271,7 +271,7 @@ fs_status fs_run::Freeze() {
   effects_.Prepare();
   sampler_ = std::make_unique<sdk::StepSampler>(layers_, options_.sampler, clock_);
   sampler_view_ = sampler_.get();
-  for (const auto& [device, stream] : streams_) sampler_->weights().SetStream(device, stream);
+  for (const auto& [device, stream] : streams_) sampler_->SetStream(device, stream);
   exporter_ = std::make_unique<sdk::Exporter>(
       options_.exporter, sampler_->layout(), sampler_->queue(), sampler_->request(), clock_,
       [this](LogLevel level, const std::string& text) { Log(level, text); });

@@ -1,5 +1,6 @@
 // The calls of a step.
 #include <algorithm>
+#include <cstddef>
 
 #include "convert.h"
 #include "foreshock/sdk/cuda/device.h"
@@ -31,8 +32,14 @@ fs_status AttentionStatus(const Status& status) {
 const char* WhyNotMeasured(const sdk::AttentionCall& call) {
   if (call.device < 0) return nullptr;
   const foreshock::cuda::Support& support = foreshock::cuda::DriverSupport();
-  if (!support.usable) return support.reason.c_str();
-  return foreshock::cuda::IsCapturing(call.stream) ? "recorded into a CUDA graph: not measured" : nullptr;
+  return support.usable ? nullptr : support.reason.c_str();
+}
+
+// True when the call's stream records a CUDA graph. A program that knows no streams gives none.
+bool IsCaptured(const fs_attention& in) {
+  constexpr size_t kStreamEnd = offsetof(fs_attention, stream) + sizeof in.stream;
+  return in.size >= kStreamEnd && in.stream != nullptr && foreshock::cuda::DriverSupport().usable &&
+         foreshock::cuda::IsCapturing(in.stream);
 }
 
 }  // namespace
@@ -69,7 +76,9 @@ fs_status fs_run::Backward(uint32_t layer, const fs_attention& in) { return Atte
 
 fs_status fs_run::Attend(uint32_t layer, const fs_attention& in, bool backward) {
   if (IndexOf(layer) == kUnknown) return UnknownLayer(layer);
-  if (!(backward ? WantsBackward(layer) : WantsForward(layer))) return FS_OK;
+  // What a graph records is measured at its replays, whichever step this is.
+  const bool captured = IsCaptured(in);
+  if (!captured && !(backward ? WantsBackward(layer) : WantsForward(layer))) return FS_OK;
   const OwnTime own(clock_, &own_in_step_);
   fs_attention attention;
   fs_attention_init(&attention);
@@ -87,6 +96,15 @@ fs_status fs_run::Attend(uint32_t layer, const fs_attention& in, bool backward) 
   }
   const Status memory = sdk::CheckMemory(attention, call.device);
   if (!memory.ok()) return Fail(FS_ERR_ARGUMENT, memory);
+  if (captured) {
+    const Status status = sampler_ == nullptr ? Status(foreshock::Code::kFailedPrecondition,
+                                                       "recorded into a CUDA graph before the first step")
+                                              : sampler_->Capture(index, backward, call);
+    if (status.code() != foreshock::Code::kFailedPrecondition)
+      return status.ok() ? FS_OK : Fail(AttentionStatus(status), status);
+    AttentionUnmonitored(index, status.message());
+    return FS_OK;
+  }
   const Status status = backward ? sampler_->Backward(index, call) : sampler_->Forward(index, call);
   return status.ok() ? FS_OK : Fail(AttentionStatus(status), status);
 }

@@ -408,7 +408,7 @@ TEST(DeviceAttentionTest, ClipFactorsComeFromTheLastSampleThatArrived) {
   TempDir dir;
   ToyModel model(Shape(30));
   const Activations host(model, FS_BF16, false), gpu(model, FS_BF16, true);
-  OpenRun a(dir / "host.fsk"), b(dir / "device.fsk");
+  OpenRun a(dir / "host.fsk", 1), b(dir / "device.fsk", 1);
   float want[4], got[4];
   for (auto& [run, tensors] : {std::pair<OpenRun*, const Activations*>(&a, &host), {&b, &gpu}}) {
     run->AddLayers(model);
@@ -421,6 +421,103 @@ TEST(DeviceAttentionTest, ClipFactorsComeFromTheLastSampleThatArrived) {
     EXPECT_LT(want[h], 1);
     EXPECT_NEAR(got[h], want[h], 1e-5);
   }
+}
+
+// A graph of forward and backward, captured once; its replays measure in sampled steps alone.
+class Graph {
+ public:
+  template <typename Fn>
+  Graph(cudaStream_t stream, Fn&& record) {
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+    record();
+    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    size_t nodes = 0;
+    EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
+    nodes_ = nodes;
+    if (nodes > 0) {
+      EXPECT_EQ(cudaGraphInstantiate(&runnable_, graph, 0), cudaSuccess);
+    }
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  ~Graph() {
+    if (runnable_ == nullptr) return;
+    EXPECT_EQ(cudaGraphExecDestroy(runnable_), cudaSuccess);
+  }
+  void Replay(cudaStream_t stream) const { EXPECT_EQ(cudaGraphLaunch(runnable_, stream), cudaSuccess); }
+  size_t nodes() const { return nodes_; }
+
+ private:
+  cudaGraphExec_t runnable_ = nullptr;
+  size_t nodes_ = 0;
+};
+
+int AttentionSeries(const wire::Frame& frame) {
+  int count = 0;
+  for (const auto& series : frame.series) count += series.signal == kLogitMax;
+  return count;
+}
+
+TEST(DeviceAttentionTest, ACapturedGraphMeasuresWhereItIsReplayed) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  ToyModel model(Shape(70));
+  const Activations host(model, FS_BF16, false), gpu(model, FS_BF16, true);
+  const Stream stream;
+  OpenRun a(dir / "host.fsk", 1), b(dir / "device.fsk", 1);
+  for (OpenRun* run : {&a, &b}) run->AddLayers(model);
+  EXPECT_EQ(fs_set_stream(b, 0, stream), FS_OK);
+  for (int64_t t = 0; t < 2; ++t) {
+    Step(a, t, host, 2, nullptr);
+    Step(b, t, gpu, 2, stream);
+  }
+  const Graph graph(stream, [&] {
+    const fs_attention forward = gpu.Forward(stream), backward = gpu.Backward(stream);
+    for (int twice = 0; twice < 2; ++twice) {  // of a capture a layer's first call counts
+      for (uint32_t l = 0; l < 2; ++l) EXPECT_EQ(fs_attention_forward(b, l, &forward), FS_OK);
+      for (uint32_t l = 0; l < 2; ++l) EXPECT_EQ(fs_attention_backward(b, l, &backward), FS_OK);
+    }
+  });
+  EXPECT_GE(graph.nodes(), 8u);
+  EXPECT_LE(graph.nodes(), 12u);
+  graph.Replay(stream);  // outside a step: nothing is asked
+  for (int64_t t = 2; t < 6; ++t) {
+    Step(a, t, host, 2, nullptr);
+    EXPECT_EQ(fs_step_begin(b, t), FS_OK);
+    if (t != 4) graph.Replay(stream);
+    EXPECT_EQ(fs_step_end(b), FS_OK);
+  }
+  const Recording want = a.Close(), got = b.Close();
+  ASSERT_EQ(got.frames.size(), 6u);
+  for (size_t t = 0; t < 6; ++t) {
+    if (t == 4) {
+      EXPECT_EQ(AttentionSeries(got.frames[t]), 0) << "not replayed: missing, not an earlier step's";
+    } else {
+      EXPECT_EQ(ExpectSameFrame(got.frames[t], want.frames[t]), 2 * 16);
+    }
+  }
+  EXPECT_TRUE(got.events.empty());
+}
+
+TEST(DeviceAttentionTest, AGraphCapturedTooEarlyIsUnmonitored) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  ToyModel model(Shape(20));
+  const Activations gpu(model, FS_BF16, true);
+  const Stream stream;
+  OpenRun run(dir / "run.fsk");
+  run.AddLayers(model);
+  const fs_attention forward = gpu.Forward(stream);
+  const Graph graph(stream, [&] { EXPECT_EQ(fs_attention_forward(run, 0, &forward), FS_OK); });
+  EXPECT_EQ(graph.nodes(), 0u);
+  EXPECT_EQ(fs_step_begin(run, 0), FS_OK);
+  EXPECT_EQ(fs_step_end(run), FS_OK);
+  const Recording recording = run.Close();
+  std::vector<std::string> said;
+  for (const auto& item : recording.hellos[0].unmonitored) said.push_back(item.name + ": " + item.reason);
+  EXPECT_THAT(said, Contains("layer 0 attention: recorded into a CUDA graph before the first step"));
 }
 
 }  // namespace

@@ -58,14 +58,18 @@ DeviceGuard::~DeviceGuard() {
   (void)cudaThreadExchangeStreamCaptureMode(&mode);
 }
 
-bool IsCapturing(Stream stream) noexcept {
+bool IsCapturing(Stream stream) noexcept { return CaptureOf(stream) != 0; }
+
+uint64_t CaptureOf(Stream stream) noexcept {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  if (cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status) != cudaSuccess) {
+  unsigned long long id = 0;
+  if (cudaStreamGetCaptureInfo(static_cast<cudaStream_t>(stream), &status, &id, nullptr, nullptr, nullptr,
+                               nullptr) != cudaSuccess) {
     // The default stream while another stream captures: nothing of ours is being captured.
     (void)cudaGetLastError();
-    return false;
+    return 0;
   }
-  return status != cudaStreamCaptureStatusNone;
+  return status == cudaStreamCaptureStatusActive ? id : 0;
 }
 
 Status CudaStatus(int code, const char* what) {

@@ -22,9 +22,14 @@ Result<DeviceBuffer> DeviceBuffer::Make(int device, size_t bytes) {
   if (bytes == 0) return made;
   FS_RETURN_IF_ERROR(CudaStatus(cudaMalloc(&made.data_, bytes), "cudaMalloc"));
   made.bytes_ = bytes;
-  FS_RETURN_IF_ERROR(CudaStatus(cudaMemset(made.data_, 0, bytes), "cudaMemset"));
-  // cudaMemset of device memory does not wait, and other streams must see the zeros.
-  FS_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize"));
+  // On a stream of its own: every other must see the zeros, and the trainer's need not be waited for.
+  cudaStream_t stream = nullptr;
+  FS_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate"));
+  cudaError_t error = cudaMemsetAsync(made.data_, 0, bytes, stream);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+  (void)cudaStreamDestroy(stream);
+  FS_RETURN_IF_ERROR(CudaStatus(error, "cudaMemset"));
   return made;
 }
 
@@ -99,6 +104,17 @@ DeviceEvent& DeviceEvent::operator=(DeviceEvent&& other) noexcept {
 Status DeviceEvent::Record(Stream stream) const noexcept {
   return CudaStatus(cudaEventRecord(static_cast<cudaEvent_t>(event_), static_cast<cudaStream_t>(stream)),
                     "cudaEventRecord");
+}
+
+Status FillAsync(void* device, int byte, size_t bytes, Stream stream) noexcept {
+  return CudaStatus(cudaMemsetAsync(device, byte, bytes, static_cast<cudaStream_t>(stream)),
+                    "cudaMemsetAsync");
+}
+
+Status CopyToHostAsync(void* pinned, const void* device, size_t bytes, Stream stream) noexcept {
+  return CudaStatus(
+      cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, static_cast<cudaStream_t>(stream)),
+      "cudaMemcpyAsync");
 }
 
 Status DeviceEvent::Await(Stream stream) const noexcept {

@@ -23,6 +23,9 @@ DeviceGuard::DeviceGuard(int device) noexcept : ok_(device == kHost) {}
 DeviceGuard::~DeviceGuard() = default;
 
 bool IsCapturing(Stream) noexcept { return false; }
+uint64_t CaptureOf(Stream) noexcept { return 0; }
+Status FillAsync(void*, int, size_t, Stream) noexcept { return NotBuilt(); }
+Status CopyToHostAsync(void*, const void*, size_t, Stream) noexcept { return NotBuilt(); }
 Status CudaStatus(int code, const char*) { return code == 0 ? OkStatus() : NotBuilt(); }
 
 Result<DeviceBuffer> DeviceBuffer::Make(int, size_t) { return NotBuilt(); }

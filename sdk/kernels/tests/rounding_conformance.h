@@ -62,7 +62,10 @@ void ExpectRounding(const AttentionCase& c, double least_tolerance = 0) {
     ExpectRatio(g.delta_error, want.delta_error, tolerance, "delta error");
     EXPECT_EQ(g.output_elements, want.elements);
     ExpectClose(g.delta_output_sign, want.delta_output_sign, 0, "delta output sign");
-    ExpectClose(g.delta_error_sign, want.delta_error_sign, 0, "delta error sign");
+    // Errors of the size of the backend's own rounding have any sign.
+    const reference::Ratio& e = want.delta_error;
+    const bool noise = std::sqrt(e.num_num) < 10 * tolerance * std::sqrt(e.den_den);
+    ExpectClose(g.delta_error_sign, want.delta_error_sign, noise ? e.rows : 0, "delta error sign");
     EXPECT_EQ(g.delta_error_left_out, want.left_out);
   }
 }

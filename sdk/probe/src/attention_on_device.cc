@@ -5,6 +5,7 @@
 #include "attention_columns.h"
 #include "device_attention.h"
 #include "foreshock/sdk/attention_watch.h"
+#include "foreshock/sdk/cuda/device.h"
 #include "foreshock/sdk/cuda/rounding_probe.h"
 
 namespace foreshock::sdk {
@@ -18,6 +19,9 @@ DeviceAttention* AttentionWatch::OnDevice(int device) {
   }
   devices_.push_back(std::make_unique<DeviceAttention>(device, layers_, kTickets));
   devices_.back()->Make();
+  for (const auto& [known, stream] : streams_) {
+    if (known == device) devices_.back()->SetStream(stream);
+  }
   return devices_.back().get();
 }
 
@@ -72,14 +76,54 @@ Status AttentionWatch::ProbeOnDevice(size_t layer, bool backward, const Attentio
     status =
         device->Probe(slot->attention_ticket, layer, backward, problem, {!backward, rounding}, call.stream);
   }
-  if (status != KernelStatus::kOk) {
-    return Status(Code::kInvalidArgument, "layer " + std::to_string(spec.layer) +
-                                              ": attention: " + kernels::KernelStatusName(status));
-  }
+  FS_RETURN_IF_ERROR(FromKernel(spec, status));
   if (backward) return OkStatus();
   state_[layer].forward_done = true;
   state_[layer].micro_batch = call.micro_batch;
   return OkStatus();
+}
+
+Status AttentionWatch::Capture(size_t layer, bool backward, const AttentionCall& call) {
+  if (!backward && (!call.grad_enabled || call.recompute)) return OkStatus();
+  const LayerSpec& spec = layers_[layer];
+  FS_RETURN_IF_ERROR(CheckShapes(spec, call.problem, backward));
+  if (!ever_sampled_) {
+    return Status(Code::kFailedPrecondition, "recorded into a CUDA graph before the first sampled step");
+  }
+  kernels::RoundingProblem problem = call.problem;
+  if (!backward) problem.d_o = problem.dq = kernels::TensorView();
+  Fill(spec, &problem.attention);
+  KernelStatus status = KernelStatus::kOk;
+  try {
+    const bool rounding = (backward || (!state_[layer].calls_backward && problem.v.data != nullptr &&
+                                        problem.o.data != nullptr)) &&
+                          spec.dropout <= 0 && RoundingFits(layer, problem);
+    if (backward && !rounding) return OkStatus();
+    status = OnDevice(call.device)
+                 ->Capture(cuda::CaptureOf(call.stream), layer, backward, problem, {!backward, rounding},
+                           call.stream);
+  } catch (const std::exception&) {
+    return Status(Code::kResourceExhausted, "attention on a device: no memory");
+  }
+  return FromKernel(spec, status);
+}
+
+void AttentionWatch::SetStream(int device, void* stream) {
+  streams_.erase(std::remove_if(streams_.begin(), streams_.end(),
+                                [device](const auto& entry) { return entry.first == device; }),
+                 streams_.end());
+  streams_.emplace_back(device, stream);
+  for (auto& known : devices_) {
+    if (known->device() == device) known->SetStream(stream);
+  }
+}
+
+void AttentionWatch::EndStep(FrameSlot* slot) noexcept {
+  for (auto& device : devices_) {
+    if (!device->Owes()) continue;
+    if (slot->attention_ticket < 0) slot->attention_ticket = TakeTicket();
+    device->EndStep(slot->attention_ticket);
+  }
 }
 
 bool AttentionWatch::Ready(const FrameSlot& slot) noexcept {
@@ -111,8 +155,10 @@ void AttentionWatch::WriteFound(DeviceAttention& device, int ticket, FrameSlot* 
     const auto layer = static_cast<int32_t>(found.layer);
     if (found.attention != nullptr) {
       // How the kernels say that cu_seqlens, which only the device could read, are no offsets.
-      state_[found.layer].bad_sequences = std::isnan(found.attention[0].rows_visited);
-      if (state_[found.layer].bad_sequences) continue;
+      const bool none = std::isnan(found.attention[0].rows_visited);
+      if (none && found.replay && std::isnan(found.attention[0].rows)) continue;  // not replayed
+      state_[found.layer].bad_sequences = none;
+      if (none) continue;
       WriteAttention(layout_, slot, layer, found.attention, spec.local_query_heads, found.learned_sinks);
       KeepLogits(found.layer, found.attention);
     }

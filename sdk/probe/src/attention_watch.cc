@@ -43,12 +43,6 @@ Status CheckTensor(const LayerSpec& spec, const char* name, const TensorView& te
   return OkStatus();
 }
 
-Status FromKernel(const LayerSpec& spec, KernelStatus status) {
-  if (status == KernelStatus::kOk) return OkStatus();
-  return Status(Code::kInvalidArgument,
-                "layer " + std::to_string(spec.layer) + ": attention: " + kernels::KernelStatusName(status));
-}
-
 }  // namespace
 
 AttentionWatch::AttentionWatch(const std::vector<LayerSpec>& layers, const FrameLayout& layout)
@@ -64,9 +58,17 @@ AttentionWatch::AttentionWatch(const std::vector<LayerSpec>& layers, const Frame
 
 AttentionWatch::~AttentionWatch() = default;
 
+Status AttentionWatch::FromKernel(const LayerSpec& spec, KernelStatus status) {
+  if (status == KernelStatus::kOk) return OkStatus();
+  return Status(Code::kInvalidArgument,
+                "layer " + std::to_string(spec.layer) + ": attention: " + kernels::KernelStatusName(status));
+}
+
 void AttentionWatch::BeginStep(int64_t step, bool sampled, const RowRule& rule) noexcept {
   sampled_ = sampled;
   if (!sampled) return;
+  ever_sampled_ = true;
+  for (auto& device : devices_) device->BeginStep();
   for (LayerState& state : state_) {
     state.calls_backward = state.calls_backward || state.backward_done;
     state.forward_done = state.backward_done = false;

@@ -11,23 +11,33 @@ using kernels::AttentionHeadStats;
 using kernels::KernelStatus;
 using kernels::RoundingHeadStats;
 
+namespace {
+
+size_t ScratchBytes(const kernels::RoundingProblem& problem, DeviceAttention::Wanted wanted) {
+  return std::max(wanted.attention ? cuda::AttentionProbeWorkspaceBytes(problem.attention) : 0,
+                  wanted.rounding ? cuda::RoundingProbeWorkspaceBytes(problem) : 0);
+}
+
+}  // namespace
+
 DeviceAttention::DeviceAttention(int device, const std::vector<LayerSpec>& layers, int tickets)
     : device_(device), tickets_(static_cast<size_t>(tickets)) {
   for (const LayerSpec& layer : layers) {
     first_head_.push_back(heads_);
     heads_ += layer.local_query_heads;
   }
+  captured_.resize(2 * layers.size());
 }
 
 void DeviceAttention::Make() { Check(MakeAll()); }
 
 Status DeviceAttention::MakeAll() {
-  // Of each head: attention, rounding in forward, rounding in backward.
-  const size_t bytes = heads_ * (sizeof(AttentionHeadStats) + 2 * sizeof(RoundingHeadStats));
   for (Ticket& ticket : tickets_) {
-    FS_ASSIGN_OR_RETURN(ticket.host, cuda::PinnedBuffer::Make(device_, bytes));
+    FS_ASSIGN_OR_RETURN(ticket.host, cuda::PinnedBuffer::Make(device_, 2 * ResultBytes()));
+    FS_ASSIGN_OR_RETURN(ticket.copied, cuda::DeviceEvent::Make(device_, false));
     ticket.calls.resize(2 * first_head_.size());
     ticket.made.reserve(ticket.calls.size());
+    ticket.replayed.reserve(ticket.calls.size());
     for (Call& call : ticket.calls) {
       FS_ASSIGN_OR_RETURN(call.begin, cuda::DeviceEvent::Make(device_, true));
       FS_ASSIGN_OR_RETURN(call.end, cuda::DeviceEvent::Make(device_, true));
@@ -36,6 +46,8 @@ Status DeviceAttention::MakeAll() {
   for (Lane& lane : lanes_) {
     FS_ASSIGN_OR_RETURN(lane.done, cuda::DeviceEvent::Make(device_, false));
   }
+  FS_ASSIGN_OR_RETURN(flag_, cuda::DeviceBuffer::Make(device_, sizeof(uint32_t)));
+  FS_ASSIGN_OR_RETURN(graph_results_, cuda::DeviceBuffer::Make(device_, ResultBytes()));
   return OkStatus();
 }
 
@@ -45,13 +57,18 @@ bool DeviceAttention::Check(const Status& status) noexcept {
   return false;
 }
 
-AttentionHeadStats* DeviceAttention::AttentionOf(const Ticket& ticket, size_t layer) const {
-  return ticket.host.as<AttentionHeadStats>() + first_head_[layer];
+AttentionHeadStats* DeviceAttention::AttentionIn(void* results, size_t layer) const {
+  return static_cast<AttentionHeadStats*>(results) + first_head_[layer];
 }
 
-RoundingHeadStats* DeviceAttention::RoundingOf(const Ticket& ticket, size_t layer, bool backward) const {
-  auto* all = reinterpret_cast<RoundingHeadStats*>(ticket.host.as<AttentionHeadStats>() + heads_);
+RoundingHeadStats* DeviceAttention::RoundingIn(void* results, size_t layer, bool backward) const {
+  auto* all = reinterpret_cast<RoundingHeadStats*>(static_cast<AttentionHeadStats*>(results) + heads_);
   return all + (backward ? heads_ : 0) + first_head_[layer];
+}
+
+bool DeviceAttention::Enter(const cuda::DeviceGuard& guard) noexcept {
+  if (guard.ok()) return true;
+  return Check(Status(Code::kUnavailable, "CUDA device " + std::to_string(device_) + " is not there"));
 }
 
 // The stream's own lane, else one that nobody uses, else the one used longest ago.
@@ -75,74 +92,126 @@ KernelStatus DeviceAttention::Probe(int index, size_t layer, bool backward,
                                     cuda::Stream stream) noexcept {
   if (!failure_.empty()) return KernelStatus::kOk;
   const cuda::DeviceGuard guard(device_);
-  if (!guard.ok()) {
-    Check(Status(Code::kUnavailable, "CUDA device " + std::to_string(device_) + " is not there"));
-    return KernelStatus::kOk;
-  }
+  if (!Enter(guard)) return KernelStatus::kOk;
   Lane* lane = TakeLane(stream);
   if (lane == nullptr) return KernelStatus::kOk;
-  const size_t bytes = std::max(wanted.attention ? cuda::AttentionProbeWorkspaceBytes(problem.attention) : 0,
-                                wanted.rounding ? cuda::RoundingProbeWorkspaceBytes(problem) : 0);
-  if (!Check(lane->scratch.Reserve(bytes, stream))) return KernelStatus::kOk;
+  if (!Check(lane->scratch.Reserve(ScratchBytes(problem, wanted), stream))) return KernelStatus::kOk;
   Ticket& ticket = tickets_[static_cast<size_t>(index)];
   const auto at = static_cast<uint32_t>(2 * layer + (backward ? 1 : 0));
   Call& call = ticket.calls[at];
-  call.done = Wanted();
+  call.asked = Asked();
   if (!Check(call.begin.Record(stream))) return KernelStatus::kOk;
-  const KernelStatus status = Launch(ticket, layer, backward, problem, wanted, *lane, stream, &call);
+  const KernelStatus status = Launch(ticket.host.data(), nullptr, layer, backward, problem, wanted,
+                                     {lane->scratch.data(), lane->scratch.bytes()}, stream, &call.asked);
   if (!failure_.empty() || !Check(call.end.Record(stream)) || !Check(lane->done.Record(stream))) {
     return KernelStatus::kOk;
   }
-  if (call.done.attention || call.done.rounding) ticket.made.push_back(at);
+  if (call.asked.done.attention || call.asked.done.rounding) ticket.made.push_back(at);
   return status;
 }
 
-KernelStatus DeviceAttention::Launch(const Ticket& ticket, size_t layer, bool backward,
-                                     const kernels::RoundingProblem& problem, Wanted wanted, Lane& lane,
-                                     cuda::Stream stream, Call* call) noexcept {
-  const kernels::Workspace scratch{lane.scratch.data(), lane.scratch.bytes()};
+KernelStatus DeviceAttention::Launch(void* results, const uint32_t* enabled, size_t layer, bool backward,
+                                     const kernels::RoundingProblem& problem, Wanted wanted,
+                                     kernels::Workspace scratch, cuda::Stream stream, Asked* asked) noexcept {
   if (wanted.attention) {
     const cuda::LaunchStatus launched =
-        cuda::LaunchAttentionProbe(problem.attention, nullptr, AttentionOf(ticket, layer), scratch, stream);
+        cuda::LaunchAttentionProbe(problem.attention, enabled, AttentionIn(results, layer), scratch, stream);
     if (launched.status != KernelStatus::kOk) return launched.status;
     if (!Check(cuda::CudaStatus(launched.cuda_error, "attention probe"))) return KernelStatus::kOk;
-    call->done.attention = true;
-    call->learned_sinks = problem.attention.n_sinks > 0;
+    asked->done.attention = true;
+    asked->learned_sinks = problem.attention.n_sinks > 0;
   }
   if (!wanted.rounding) return KernelStatus::kOk;
   const cuda::LaunchStatus launched =
-      cuda::LaunchRoundingProbe(problem, nullptr, RoundingOf(ticket, layer, backward), scratch, stream);
+      cuda::LaunchRoundingProbe(problem, enabled, RoundingIn(results, layer, backward), scratch, stream);
   if (launched.status != KernelStatus::kOk) return launched.status;
   if (!Check(cuda::CudaStatus(launched.cuda_error, "rounding probe"))) return KernelStatus::kOk;
-  call->done.rounding = true;
-  call->given = {problem.d_o.data != nullptr, problem.dq.data != nullptr};
+  asked->done.rounding = true;
+  asked->given = {problem.d_o.data != nullptr, problem.dq.data != nullptr};
   return KernelStatus::kOk;
+}
+
+KernelStatus DeviceAttention::Capture(uint64_t capture, size_t layer, bool backward,
+                                      const kernels::RoundingProblem& problem, Wanted wanted,
+                                      cuda::Stream stream) noexcept {
+  Captured& captured = captured_[2 * layer + (backward ? 1 : 0)];
+  if (!failure_.empty() || captured.capture == capture) return KernelStatus::kOk;
+  const cuda::DeviceGuard guard(device_);
+  if (!Enter(guard)) return KernelStatus::kOk;
+  const size_t bytes = ScratchBytes(problem, wanted);
+  auto made = cuda::DeviceBuffer::Make(device_, bytes);
+  if (!Check(made.status())) return KernelStatus::kOk;
+  Asked asked;
+  const KernelStatus status = Launch(graph_results_.data(), flag_.as<uint32_t>(), layer, backward, problem,
+                                     wanted, {made.value().data(), bytes}, stream, &asked);
+  graph_scratch_.push_back(std::move(made).value());
+  if (!failure_.empty() || !(asked.done.attention || asked.done.rounding)) return status;
+  captured = {capture, asked};
+  has_captured_ = true;
+  return status;
+}
+
+void DeviceAttention::BeginStep() noexcept {
+  flag_up_ = false;
+  if (!has_captured_ || !failure_.empty()) return;
+  const cuda::DeviceGuard guard(device_);
+  if (!Enter(guard) || cuda::IsCapturing(run_stream_)) return;
+  // NaN rows: what no replay fills in.
+  flag_up_ = Check(cuda::FillAsync(graph_results_.data(), 0xff, ResultBytes(), run_stream_)) &&
+             Check(cuda::FillAsync(flag_.data(), 1, sizeof(uint32_t), run_stream_));
+}
+
+void DeviceAttention::EndStep(int index) noexcept {
+  if (!flag_up_) return;
+  flag_up_ = false;
+  const cuda::DeviceGuard guard(device_);
+  if (!Enter(guard) || !Check(cuda::FillAsync(flag_.data(), 0, sizeof(uint32_t), run_stream_))) return;
+  if (index < 0) return;
+  Ticket& ticket = tickets_[static_cast<size_t>(index)];
+  if (!Check(cuda::CopyToHostAsync(Replayed(ticket), graph_results_.data(), ResultBytes(), run_stream_)) ||
+      !Check(ticket.copied.Record(run_stream_))) {
+    return;
+  }
+  ticket.copy_reached = false;
+  for (uint32_t at = 0; at < captured_.size(); ++at) {
+    if (captured_[at].capture != 0) ticket.replayed.push_back(at);
+  }
 }
 
 bool DeviceAttention::Ready(int index) noexcept {
   Ticket& ticket = tickets_[static_cast<size_t>(index)];
+  const auto reached = [this](const cuda::DeviceEvent& event) {
+    const Status status = event.Reached();
+    return status.code() != Code::kUnavailable && (Check(status), true);
+  };
+  if (failure_.empty() && !ticket.copy_reached) {
+    if (!reached(ticket.copied)) return false;
+    ticket.copy_reached = true;
+  }
   for (; failure_.empty() && ticket.reached < ticket.made.size(); ++ticket.reached) {
-    const Status status = ticket.calls[ticket.made[ticket.reached]].end.Reached();
-    if (status.code() == Code::kUnavailable) return false;
-    Check(status);
+    if (!reached(ticket.calls[ticket.made[ticket.reached]].end)) return false;
   }
   return true;
 }
 
 size_t DeviceAttention::found_count(int index) const {
-  return failure_.empty() ? tickets_[static_cast<size_t>(index)].made.size() : 0;
+  const Ticket& ticket = tickets_[static_cast<size_t>(index)];
+  return failure_.empty() ? ticket.replayed.size() + ticket.made.size() : 0;
 }
 
 DeviceAttention::Found DeviceAttention::FoundAt(int index, size_t i) const {
   const Ticket& ticket = tickets_[static_cast<size_t>(index)];
-  const uint32_t at = ticket.made[i];
-  const Call& call = ticket.calls[at];
+  const bool replay = i < ticket.replayed.size();
+  const uint32_t at = replay ? ticket.replayed[i] : ticket.made[i - ticket.replayed.size()];
+  const Asked& asked = replay ? captured_[at].asked : ticket.calls[at].asked;
+  void* results = replay ? Replayed(ticket) : ticket.host.data();
   Found found;
   found.layer = at / 2;
-  if (call.done.attention) found.attention = AttentionOf(ticket, found.layer);
-  if (call.done.rounding) found.rounding = RoundingOf(ticket, found.layer, at % 2 == 1);
-  found.learned_sinks = call.learned_sinks;
-  found.given = call.given;
+  if (asked.done.attention) found.attention = AttentionIn(results, found.layer);
+  if (asked.done.rounding) found.rounding = RoundingIn(results, found.layer, at % 2 == 1);
+  found.replay = replay;
+  found.learned_sinks = asked.learned_sinks;
+  found.given = asked.given;
   return found;
 }
 
@@ -156,7 +225,9 @@ double DeviceAttention::Nanos(int index) const {
 void DeviceAttention::Clear(int index) noexcept {
   Ticket& ticket = tickets_[static_cast<size_t>(index)];
   ticket.made.clear();
+  ticket.replayed.clear();
   ticket.reached = 0;
+  ticket.copy_reached = true;
 }
 
 }  // namespace foreshock::sdk

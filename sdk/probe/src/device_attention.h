@@ -9,8 +9,14 @@
 // there are more streams than lanes, a stream takes over the lane that was idle longest and waits, on the
 // device, for what that lane holds.
 //
-// One thread at a time. Make allocates; Probe only where a call needs more scratch than every one before it
-// on its stream. Nothing ever waits for a device. An error of CUDA's ends the device's measurements.
+// A call on a stream that is being captured becomes part of the graph, behind a flag in device memory:
+// Capture. Its results stay on the device. In sampled steps the flag is up from BeginStep on, on the run's
+// stream (SetStream), and EndStep sends what the graphs wrote meanwhile on its way. Scratch memory of graphs
+// is kept to the end, because nobody says when a graph is gone.
+//
+// One thread at a time. Make and Capture allocate; Probe only where a call needs more scratch than every one
+// before it on its stream. Nothing ever waits for a device. An error of CUDA's ends the device's
+// measurements.
 #pragma once
 
 #include <array>
@@ -36,6 +42,7 @@ class DeviceAttention {
     size_t layer = 0;
     const kernels::AttentionHeadStats* attention = nullptr;  // one a local query head
     const kernels::RoundingHeadStats* rounding = nullptr;
+    bool replay = false;  // by a graph
     bool learned_sinks = false;
     RoundingGiven given;
   };
@@ -53,9 +60,24 @@ class DeviceAttention {
                               const kernels::RoundingProblem& problem, Wanted wanted,
                               cuda::Stream stream) noexcept;
 
+  // Where graphs are replayed, or what is ordered with that; the default stream until then.
+  void SetStream(cuda::Stream stream) { run_stream_ = stream; }
+  // As Probe, into the graph that `stream` records; `capture` tells captures apart (cuda::CaptureOf). Of one
+  // capture a layer's first call counts. All graphs of a layer share its place for results.
+  kernels::KernelStatus Capture(uint64_t capture, size_t layer, bool backward,
+                                const kernels::RoundingProblem& problem, Wanted wanted,
+                                cuda::Stream stream) noexcept;
+  // A sampled step begins: replays measure from here on.
+  void BeginStep() noexcept;
+  // True when the step's replays may have found something, which needs a ticket.
+  bool Owes() const { return flag_up_; }
+  // The step ends; ticket -1: what was found is dropped.
+  void EndStep(int ticket) noexcept;
+
   // Everything of the ticket is there, or never will be.
   bool Ready(int ticket) noexcept;
-  // Calls of the ticket that can be read out, in the order in which they were made; 0 after a failure.
+  // Calls of the ticket that can be read out: those of graphs (some may hold nothing: NaN rows), then the
+  // others in the order in which they were made; 0 after a failure.
   size_t found_count(int ticket) const;
   Found FoundAt(int ticket, size_t index) const;
   // Device time of the ticket's calls.
@@ -77,15 +99,26 @@ class DeviceAttention {
     cuda::DeviceEvent done;  // behind the lane's last call
     uint64_t last_use = 0;   // 0: never
   };
-  struct Call {
-    cuda::DeviceEvent begin, end;
+  // What was asked of a call.
+  struct Asked {
     Wanted done;
     bool learned_sinks = false;
     RoundingGiven given;
   };
+  struct Call {
+    cuda::DeviceEvent begin, end;
+    Asked asked;
+  };
+  struct Captured {
+    uint64_t capture = 0;  // the last one that this call was part of; 0: none
+    Asked asked;
+  };
   struct Ticket {
     cuda::PinnedBuffer host;
-    std::vector<Call> calls;     // [layer][forward, backward]
+    std::vector<Call> calls;         // [layer][forward, backward]
+    std::vector<uint32_t> replayed;  // indices into captured_
+    cuda::DeviceEvent copied;        // behind the copy of what graphs found
+    bool copy_reached = true;
     std::vector<uint32_t> made;  // indices into calls
     size_t reached = 0;          // of `made`
   };
@@ -93,11 +126,17 @@ class DeviceAttention {
   Status MakeAll();
   bool Check(const Status& status) noexcept;
   Lane* TakeLane(cuda::Stream stream) noexcept;
-  kernels::AttentionHeadStats* AttentionOf(const Ticket& ticket, size_t layer) const;
-  kernels::RoundingHeadStats* RoundingOf(const Ticket& ticket, size_t layer, bool backward) const;
-  kernels::KernelStatus Launch(const Ticket& ticket, size_t layer, bool backward,
-                               const kernels::RoundingProblem& problem, Wanted wanted, Lane& lane,
-                               cuda::Stream stream, Call* call) noexcept;
+  bool Enter(const cuda::DeviceGuard& guard) noexcept;
+  // Bytes of all results: of each head attention, rounding in forward, rounding in backward.
+  size_t ResultBytes() const {
+    return heads_ * (sizeof(kernels::AttentionHeadStats) + 2 * sizeof(kernels::RoundingHeadStats));
+  }
+  kernels::AttentionHeadStats* AttentionIn(void* results, size_t layer) const;
+  kernels::RoundingHeadStats* RoundingIn(void* results, size_t layer, bool backward) const;
+  void* Replayed(const Ticket& ticket) const { return ticket.host.as<unsigned char>() + ResultBytes(); }
+  kernels::KernelStatus Launch(void* results, const uint32_t* enabled, size_t layer, bool backward,
+                               const kernels::RoundingProblem& problem, Wanted wanted,
+                               kernels::Workspace scratch, cuda::Stream stream, Asked* asked) noexcept;
 
   const int device_;
   std::vector<size_t> first_head_;  // of each layer
@@ -105,6 +144,12 @@ class DeviceAttention {
   std::vector<Ticket> tickets_;
   std::array<Lane, kLanes> lanes_;
   uint64_t uses_ = 0;
+  cuda::Stream run_stream_ = nullptr;
+  cuda::DeviceBuffer flag_;           // one word
+  cuda::DeviceBuffer graph_results_;  // laid out as a ticket's
+  std::vector<Captured> captured_;    // [layer][forward, backward]
+  std::vector<cuda::DeviceBuffer> graph_scratch_;
+  bool has_captured_ = false, flag_up_ = false;
   std::string failure_;
   bool told_ = false;
 };

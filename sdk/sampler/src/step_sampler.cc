@@ -152,6 +152,7 @@ void StepSampler::WriteScalars(int64_t own_nanos) noexcept {
 
 FrameSlot& StepSampler::Finish(int64_t own_nanos) noexcept {
   const int64_t start = clock_.MonotonicNanos();
+  attention_.EndStep(&frame_);
   weights_.EndStep(skipped_, learning_rate_);
   frame_.window_from = window_from_;
   frame_.skipped = skipped_;

@@ -19,8 +19,11 @@
  *  - A forked child is inert: its calls return at once, and it sends nothing.
  *  - Tensors may lie in host memory or on a CUDA device; which, is found from the pointer where it is not
  *    said. What lies on a device is read there, by kernels enqueued on the stream given (fs_set_stream,
- *    fs_attention): no call waits for a device, and a step's frame goes out when the device has got there.
- *    Without a usable driver such tensors are "unmonitored: driver X, needs 580", never copied to the host.
+ *    fs_attention): no call waits for a device, and a step's frame goes out when the device has got there, at
+ *    most 16 steps later. Such memory must stay as it is in the order of that stream, not of the host. All
+ * that one call points to lies on one device, or all in host memory: anything else is FS_ERR_ARGUMENT. An
+ * error of CUDA's ends the measurements on that device, is told once, and is never the trainer's. Without a
+ * usable driver such tensors are "unmonitored: driver X, needs 580", never copied to the host.
  *
  * ORDER OF CALLS
  *
@@ -89,6 +92,12 @@
  * Evaluation: call nothing, or pass grad_enabled = 0. Attention outside fs_step_begin .. fs_step_end is
  * ignored, and of a step's micro-batches only the first that is grad-enabled and not recomputed is sampled,
  * layer by layer.
+ *
+ * CUDA graphs: a call of fs_attention_forward or _backward on a stream that is being captured becomes part of
+ * the graph and measures at its replays within sampled steps. fs_wants_attention knows no stream, so make
+ * such a call whatever it says, after the first step has begun. Give fs_set_stream the stream on which graphs
+ * are replayed. Rows visited are those of the capture; of one capture a layer's first call counts, and of
+ * several replays in a step the last. Device time of replays is not known to the budget.
  */
 #ifndef FORESHOCK_FORESHOCK_H_
 #define FORESHOCK_FORESHOCK_H_
@@ -277,8 +286,9 @@ FS_API fs_status fs_add_layer(fs_run* run, const fs_layer* layer);
 /* The weights have moved to other memory (same shape and values). Between steps. */
 FS_API fs_status fs_layer_set_weights(fs_run* run, uint32_t layer, const fs_weights* wq,
                                       const fs_weights* wk);
-/* The stream (a cudaStream_t) of a CUDA device on which weights are read, from the next step on: the one on
- * which the optimizer runs. NULL, as without this call: the device's default stream. Between steps. */
+/* The stream (a cudaStream_t) of a CUDA device on which weights are read, from the next step on, and around
+ * which captured graphs are replayed: the one on which the optimizer runs. NULL, as without this call: the
+ * device's default stream. Between steps. */
 FS_API fs_status fs_set_stream(fs_run* run, int32_t device, void* stream);
 /* The weights were replaced (a checkpoint was loaded): directions and windows start anew. Between steps. */
 FS_API fs_status fs_weights_replaced(fs_run* run);
@@ -331,8 +341,11 @@ typedef struct fs_attention {
   const float* alibi_slopes; /* per query head */
   const float* sinks;        /* learned sinks: n_sinks logits per query head */
   int32_t n_sinks;
-  int32_t device; /* -1; the CUDA device of all tensors above; -1: host memory, or found from q */
-  void* stream;   /* on a device: the cudaStream_t on which they are ready; NULL: the default stream */
+  /* -1; the CUDA device of all memory above (cu_seqlens and masks too); -1: host memory, or found from q. */
+  int32_t device;
+  /* On a device: the cudaStream_t on which it is ready, and behind which it may change; NULL: the default
+   * stream. Streams may differ from call to call. */
+  void* stream;
 } fs_attention;
 FS_API void fs_attention_init_size(fs_attention* attention, uint32_t size);
 FS_INLINE void fs_attention_init(fs_attention* attention) {

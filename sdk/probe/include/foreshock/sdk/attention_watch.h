@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "foreshock/sdk/attention_probe.h"
@@ -61,6 +62,14 @@ class AttentionWatch {
   // Ok too when the call is not the one to sample. kInvalidArgument names field, value and limit.
   Status Forward(size_t layer, const AttentionCall& call, FrameSlot* slot);
   Status Backward(size_t layer, const AttentionCall& call, FrameSlot* slot);
+  // A call on a stream that is being captured, at any time: becomes part of the graph, and measures at its
+  // replays within sampled steps, the rows that the last sampled step would have visited. Allocates.
+  // kFailedPrecondition before the first sampled step.
+  Status Capture(size_t layer, bool backward, const AttentionCall& call);
+  // Where graphs of a device are replayed, or what is ordered with that; the default stream until then.
+  void SetStream(int device, void* stream);
+  // The step's last call: sends on their way what replays found.
+  void EndStep(FrameSlot* slot) noexcept;
 
   // Devices owe nothing for this frame any more, or have failed.
   bool Ready(const FrameSlot& slot) noexcept;
@@ -86,6 +95,7 @@ class AttentionWatch {
   static constexpr int kTickets = 4;  // sampled frames whose results may be under way at once
   enum class TicketUse : uint8_t { kFree, kWaits, kAbandoned };
 
+  static Status FromKernel(const LayerSpec& spec, kernels::KernelStatus status);
   Status CheckShapes(const LayerSpec& spec, const kernels::RoundingProblem& problem, bool backward) const;
   // What the layer and the step say of a call.
   void Fill(const LayerSpec& spec, kernels::AttentionProblem* problem) const noexcept;
@@ -108,11 +118,13 @@ class AttentionWatch {
   std::vector<kernels::RoundingHeadStats> rounding_;
   std::vector<unsigned char> workspace_;
   std::vector<std::unique_ptr<DeviceAttention>> devices_;
+  std::vector<std::pair<int, void*>> streams_;  // by device
   std::array<TicketUse, kTickets> tickets_{};
   std::vector<TrackerFailure> failures_;
   double device_nanos_ = 0;
   kernels::RowSampling sampling_;
   bool sampled_ = false;
+  bool ever_sampled_ = false;
 };
 
 }  // namespace foreshock::sdk

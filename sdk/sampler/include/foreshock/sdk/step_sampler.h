@@ -105,6 +105,15 @@ class StepSampler {
   bool WantsBackward(size_t layer) const noexcept { return in_step_ && attention_.WantsBackward(layer); }
   Status Forward(size_t layer, const AttentionCall& call);
   Status Backward(size_t layer, const AttentionCall& call);
+  // A call on a stream that is being captured; in a step or not. See AttentionWatch.
+  Status Capture(size_t layer, bool backward, const AttentionCall& call) {
+    return attention_.Capture(layer, backward, call);
+  }
+  // The stream on which weights are read and graphs are replayed. Between steps.
+  void SetStream(int device, void* stream) {
+    weights_.SetStream(device, stream);
+    attention_.SetStream(device, stream);
+  }
   void Loss(double mean_loss, double tokens) noexcept;
   void Scalar(uint16_t signal, double value) noexcept;
   // The same of a number on a device, which is read when the device gets there (device_scalars.h). tokens: of

@@ -5,6 +5,7 @@
 // a context on a GPU it did not ask for.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "foreshock/base/result.h"
@@ -52,6 +53,10 @@ class DeviceGuard {
 
 // True while the stream records a graph: nothing runs now, and what is launched runs at each replay.
 bool IsCapturing(Stream stream) noexcept;
+
+// Tells captures apart: the same for all calls of one capture, in the whole process; 0 when nothing is
+// captured on the stream.
+uint64_t CaptureOf(Stream stream) noexcept;
 
 // kInternal naming the call and CUDA's words for `code` (a cudaError_t), which is then forgotten where CUDA
 // lets it be; Ok for 0.

@@ -77,4 +77,8 @@ class DeviceEvent {
   int device_ = kHost;
 };
 
+// Enqueued on `stream`; the memory must stay until it has passed.
+Status FillAsync(void* device, int byte, size_t bytes, Stream stream) noexcept;
+Status CopyToHostAsync(void* pinned, const void* device, size_t bytes, Stream stream) noexcept;
+
 }  // namespace foreshock::cuda
