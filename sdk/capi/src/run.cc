@@ -367,6 +367,7 @@ void fs_run::Close(fs_end end) {
   if (!frozen_ && !(early_events_.empty() && layers_.empty())) Freeze();
   if (exporter_ == nullptr || broken_) return;
   sampler_->Drain(clock_.MonotonicNanos() + std::chrono::nanoseconds(options_.flush_timeout).count() / 2);
+  TellFailures();  // of the frames that only now were complete
   exporter_->Stop(static_cast<wire::GoodbyeStatus>(end), std::max<int64_t>(last_step_, 0),
                   options_.flush_timeout);
 }

@@ -423,6 +423,36 @@ TEST(DeviceAttentionTest, ClipFactorsComeFromTheLastSampleThatArrived) {
   }
 }
 
+// Rounding in as many layers a sample as the work allows; attention in all.
+TEST(DeviceAttentionTest, LayersTakeTurnsWithRounding) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  ToyShape shape = Shape(4096);
+  shape.batch = 1;
+  shape.layers = 7;
+  ToyModel model(shape);
+  const Activations gpu(model, FS_BF16, true);
+  OpenRun run(dir / "run.fsk");
+  run.AddLayers(model);
+  for (int64_t t = 0; t < 4; ++t) Step(run, t, gpu, 7, nullptr);
+  const Recording recording = run.Close();
+  const auto layers_of = [&](size_t t, uint16_t signal) {
+    std::set<uint32_t> layers;
+    for (const auto& series : recording.frames[t].series) {
+      if (series.signal == signal) layers.insert(*series.layer);
+    }
+    return layers;
+  };
+  ASSERT_EQ(recording.frames.size(), 4u);
+  // A layer is 2,048 rows of 2,048 keys in the mean, 4 heads of 16: 0.27e9 multiply-adds of 1e9.
+  const std::set<uint32_t> all = {0, 1, 2, 3, 4, 5, 6}, turns[4] = {all, {0, 1, 2}, {3, 4, 5}, {0, 1, 6}};
+  for (size_t t = 0; t < 4; ++t) {
+    EXPECT_EQ(layers_of(t, kLogitMax), all);
+    EXPECT_EQ(layers_of(t, kOutputRoundingBias), turns[t]) << t;
+    EXPECT_EQ(layers_of(t, kDeltaError), turns[t]) << t;
+  }
+}
+
 // A graph of forward and backward, captured once; its replays measure in sampled steps alone.
 class Graph {
  public:

@@ -10,7 +10,7 @@ namespace {
 using kernels::RatioSums;
 using kernels::RoundingHeadStats;
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 512;
 constexpr float kNegligible = 1e-6f;  // of the head's median
 
 // The k-th smallest (from 0) of the rows' norms, NaN left out, digit by digit. Norms are not negative, so
@@ -23,7 +23,7 @@ __device__ float KthNorm(const RoundingRecord* records, int64_t count, int64_t k
     rank = k;
   }
   for (int shift = 24; shift >= 0; shift -= 8) {
-    histogram[threadIdx.x] = 0;
+    if (threadIdx.x < 256) histogram[threadIdx.x] = 0;
     __syncthreads();
     const unsigned above = shift == 24 ? 0 : 0xffffffffu << (shift + 8);
     for (int64_t i = threadIdx.x; i < count; i += kThreads) {

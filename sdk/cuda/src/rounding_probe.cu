@@ -58,7 +58,9 @@ LaunchStatus LaunchRoundingProbe(const RoundingProblem& p, const uint32_t* enabl
     const int error = LaunchPlanTiles(p.attention, list, enabled, prefix, on);
     if (error != cudaSuccess) return {KernelStatus::kOk, error};
   }
-  int error = LaunchRoundingRows(p, list, enabled, records, on);
+  const bool mma = RoundingMmaTakes(p);
+  int error = mma ? LaunchRoundingMma(p, list, enabled, records, on) : cudaSuccess;
+  if (error == cudaSuccess) error = LaunchRoundingRows(p, list, enabled, records, mma, on);
   if (error == cudaSuccess) error = LaunchRoundingHeads(p, list, enabled, records, heads, on);
   return {KernelStatus::kOk, error};
 }

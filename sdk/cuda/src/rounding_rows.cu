@@ -10,6 +10,7 @@
 #include <cuda_runtime.h>
 
 #include "attention_scores.cuh"
+#include "rounding_elements.cuh"
 #include "rounding_rows.h"
 
 namespace foreshock::cuda {
@@ -44,20 +45,6 @@ __device__ __forceinline__ T RowSum(T x) {
 #pragma unroll
   for (int lane = 8; lane > 0; lane /= 2) x += __shfl_xor_sync(kWarp, x, lane);
   return x;
-}
-
-// The distance between bf16 neighbours at |value|; as kernels::UlpBf16.
-__device__ __forceinline__ double UlpBf16(float value) {
-  const uint32_t magnitude = Bits(value) & 0x7fffffffu;
-  if (magnitude >= kInfBits) return static_cast<double>(Float(magnitude));
-  const int exponent = max(static_cast<int>(magnitude >> 23), 1) - 127 - 7;
-  return scalbn(1.0, exponent);
-}
-
-// Rows of dense 16-byte vectors, so that Load can take them so.
-__device__ __forceinline__ bool IsVectorized(const TensorView& t, int per_vector) {
-  const int64_t strides = t.batch_stride | t.seq_stride | t.head_stride | t.dim;
-  return t.dim_stride == 1 && strides % per_vector == 0 && reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
 }
 
 // Eight consecutive elements from an aligned place.
@@ -95,8 +82,7 @@ class RoundingTile {
     kv_head_ = tile.head / static_cast<int>(a_.q.heads / a_.k.heads);
     backward_ = p.d_o.data != nullptr;
     gradients_ = backward_ && p.dq.data != nullptr;
-    plain_ = a_.softcap == 0 && a_.keep_mask.data == nullptr && a_.additive_mask.data == nullptr &&
-             a_.bias.data == nullptr && a_.alibi_slopes == nullptr;
+    plain_ = IsPlain(a_);
 #pragma unroll
     for (int i = 0; i < kRowsEach; ++i) {
       const int r = RowOf(i);
@@ -402,18 +388,8 @@ class RoundingTile {
   __device__ void FinishOutput(int i, RoundingRecord* out) {
     const int64_t o = OutputRow(p_.o, i);
     ForEachElement(p_.v.dim, [&](int d, int n) {
-      const float exact = o_[i][n];
-      const double error = static_cast<double>(LoadAny(p_.o.data, p_.o.dtype, o + d * p_.o.dim_stride)) -
-                           static_cast<double>(exact);
-      if (backward_) {
-        const auto gradient = static_cast<double>(s_.d_o[RowOf(i)][d]);
-        out->delta_output += gradient * error;
-        out->delta_exact += gradient * static_cast<double>(exact);
-      }
-      if (exact == 0) return;
-      out->output_error += exact < 0 ? -error : error;
-      out->output_ulp += UlpBf16(exact);
-      ++out->output_elements;
+      const auto stored = static_cast<double>(LoadAny(p_.o.data, p_.o.dtype, o + d * p_.o.dim_stride));
+      AddOutputElement(stored, o_[i][n], backward_ ? static_cast<double>(s_.d_o[RowOf(i)][d]) : 0, out);
     });
   }
 
@@ -457,15 +433,16 @@ class RoundingTile {
 template <int kRows, int kKeys, int kDim>
 __global__ void __launch_bounds__(kRows * 4)
     RoundingRows(const __grid_constant__ RoundingProblem p, const __grid_constant__ TileList list,
-                 const uint32_t* enabled, RoundingRecord* records) {
+                 const uint32_t* enabled, RoundingRecord* records, bool only_redo) {
   if (enabled != nullptr && *enabled == 0) return;
   extern __shared__ __align__(16) unsigned char raw[];
   auto& shared = *reinterpret_cast<RoundingShared<kRows, kKeys, kDim>*>(raw);
   const int64_t items = ItemCount(list);
   for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
     const Tile tile = ItemAt(p.attention, list, item);
-    RoundingTile<kRows, kKeys, kDim>(p, tile, shared)
-        .Run(records + (tile.head * list.max_tiles + tile.partial) * kRows);
+    RoundingRecord* const out = records + (tile.head * list.max_tiles + tile.partial) * kRows;
+    if (only_redo && !out->redo) continue;
+    RoundingTile<kRows, kKeys, kDim>(p, tile, shared).Run(out);
   }
 }
 
@@ -475,7 +452,7 @@ int64_t WidestDim(const RoundingProblem& p) {
 
 template <int kRows, int kKeys, int kDim>
 int Launch(const RoundingProblem& p, const TileList& list, const uint32_t* enabled, RoundingRecord* records,
-           cudaStream_t stream) {
+           bool only_redo, cudaStream_t stream) {
   using Shared = RoundingShared<kRows, kKeys, kDim>;
   // What every device from sm_80 on gives a block.
   static_assert(sizeof(Shared) <= 99 * 1024);
@@ -488,9 +465,10 @@ int Launch(const RoundingProblem& p, const TileList& list, const uint32_t* enabl
     (void)cudaGetLastError();
     return error;
   }
-  const int64_t most = int64_t{1} << 24;
+  // Marked tiles are few: a small grid looks for them.
+  const int64_t most = only_redo ? 256 : int64_t{1} << 24;
   const auto blocks = static_cast<unsigned>(list.Items() < most ? list.Items() : most);
-  kernel<<<blocks, kRows * 4, shared, stream>>>(p, list, enabled, records);
+  kernel<<<blocks, kRows * 4, shared, stream>>>(p, list, enabled, records, only_redo);
   return cudaGetLastError();
 }
 
@@ -499,12 +477,12 @@ int Launch(const RoundingProblem& p, const TileList& list, const uint32_t* enabl
 int RoundingTileRows(const RoundingProblem& p) { return WidestDim(p) <= 128 ? 32 : 16; }
 
 int LaunchRoundingRows(const RoundingProblem& p, const TileList& list, const uint32_t* enabled,
-                       RoundingRecord* records, cudaStream_t stream) {
+                       RoundingRecord* records, bool only_redo, cudaStream_t stream) {
   if (list.Items() == 0) return cudaSuccess;
   const int64_t dim = WidestDim(p);
-  if (dim <= 64) return Launch<32, 64, 64>(p, list, enabled, records, stream);
-  if (dim <= 128) return Launch<32, 32, 128>(p, list, enabled, records, stream);
-  return Launch<16, 16, 256>(p, list, enabled, records, stream);
+  if (dim <= 64) return Launch<32, 64, 64>(p, list, enabled, records, only_redo, stream);
+  if (dim <= 128) return Launch<32, 32, 128>(p, list, enabled, records, only_redo, stream);
+  return Launch<16, 16, 256>(p, list, enabled, records, only_redo, stream);
 }
 
 }  // namespace foreshock::cuda

@@ -60,7 +60,8 @@ struct CudaRounding {
     RoundingHeadStats out;
     return LaunchRoundingProbe(p, nullptr, &out, {}, nullptr).status;
   }
-  static constexpr double kTolerance = 2e-5;
+  // bf16 on tensor cores, where the inputs are aligned: P is split into 16 bits.
+  static constexpr double kTolerance = kShift == 0 ? 1e-4 : 2e-5;
   static constexpr double kExactOutput = 1e-5;
 };
 

@@ -12,6 +12,33 @@ namespace foreshock::sdk {
 
 using kernels::KernelStatus;
 
+namespace {
+
+double RoundingWork(const kernels::RoundingProblem& p) {
+  const kernels::AttentionProblem& a = p.attention;
+  const auto sequences =
+      static_cast<double>(a.cu_seqlens_q == nullptr ? 1 : std::max<int64_t>(a.n_sequences, 1));
+  const double rows =
+      static_cast<double>(a.q.batch * a.q.seq) / a.sampling.row_every / a.sampling.sequence_every;
+  const double keys = static_cast<double>(a.k.seq) / sequences * (a.causal ? 0.5 : 1);
+  return rows * keys * static_cast<double>(a.q.heads) * static_cast<double>(std::max(a.q.dim, p.v.dim));
+}
+
+}  // namespace
+
+void AttentionWatch::NextTurn() noexcept {
+  const size_t layers = layers_.size();
+  if (layers == 0) return;
+  turn_first_ = (turn_first_ + turn_count_) % layers;
+  turn_count_ = 0;
+  double work = 0;
+  while (turn_count_ < layers) {
+    work += state_[(turn_first_ + turn_count_) % layers].rounding_work;
+    if (turn_count_ > 0 && work > kRoundingWork) break;
+    ++turn_count_;
+  }
+}
+
 // A device that cannot be set up stays in the list, with its reason: it is not tried at every call.
 DeviceAttention* AttentionWatch::OnDevice(int device) {
   for (auto& known : devices_) {
@@ -65,7 +92,8 @@ Status AttentionWatch::ProbeOnDevice(size_t layer, bool backward, const Attentio
   DeviceAttention* device = nullptr;
   try {
     device = OnDevice(call.device);
-    rounding = rounding && spec.dropout <= 0 && RoundingFits(layer, problem);
+    if (rounding) state_[layer].rounding_work = RoundingWork(problem);
+    rounding = rounding && InTurn(layer) && spec.dropout <= 0 && RoundingFits(layer, problem);
   } catch (const std::exception&) {
     return Status(Code::kResourceExhausted, "attention on a device: no memory");
   }
@@ -99,6 +127,7 @@ Status AttentionWatch::Capture(size_t layer, bool backward, const AttentionCall&
                                         problem.o.data != nullptr)) &&
                           spec.dropout <= 0 && RoundingFits(layer, problem);
     if (backward && !rounding) return OkStatus();
+    if (rounding) state_[layer].rounding_work = RoundingWork(problem);
     status = OnDevice(call.device)
                  ->Capture(cuda::CaptureOf(call.stream), layer, backward, problem, {!backward, rounding},
                            call.stream);

@@ -68,7 +68,8 @@ void AttentionWatch::BeginStep(int64_t step, bool sampled, const RowRule& rule) 
   sampled_ = sampled;
   if (!sampled) return;
   ever_sampled_ = true;
-  for (auto& device : devices_) device->BeginStep();
+  NextTurn();
+  for (auto& device : devices_) device->BeginStep(turn_first_, turn_count_);
   for (LayerState& state : state_) {
     state.calls_backward = state.calls_backward || state.backward_done;
     state.forward_done = state.backward_done = false;

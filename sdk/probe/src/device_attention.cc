@@ -46,7 +46,7 @@ Status DeviceAttention::MakeAll() {
   for (Lane& lane : lanes_) {
     FS_ASSIGN_OR_RETURN(lane.done, cuda::DeviceEvent::Make(device_, false));
   }
-  FS_ASSIGN_OR_RETURN(flag_, cuda::DeviceBuffer::Make(device_, sizeof(uint32_t)));
+  FS_ASSIGN_OR_RETURN(flags_, cuda::DeviceBuffer::Make(device_, (1 + first_head_.size()) * sizeof(uint32_t)));
   FS_ASSIGN_OR_RETURN(graph_results_, cuda::DeviceBuffer::Make(device_, ResultBytes()));
   return OkStatus();
 }
@@ -110,18 +110,19 @@ KernelStatus DeviceAttention::Probe(int index, size_t layer, bool backward,
   return status;
 }
 
-KernelStatus DeviceAttention::Launch(void* results, const uint32_t* enabled, size_t layer, bool backward,
+KernelStatus DeviceAttention::Launch(void* results, const uint32_t* flags, size_t layer, bool backward,
                                      const kernels::RoundingProblem& problem, Wanted wanted,
                                      kernels::Workspace scratch, cuda::Stream stream, Asked* asked) noexcept {
   if (wanted.attention) {
     const cuda::LaunchStatus launched =
-        cuda::LaunchAttentionProbe(problem.attention, enabled, AttentionIn(results, layer), scratch, stream);
+        cuda::LaunchAttentionProbe(problem.attention, flags, AttentionIn(results, layer), scratch, stream);
     if (launched.status != KernelStatus::kOk) return launched.status;
     if (!Check(cuda::CudaStatus(launched.cuda_error, "attention probe"))) return KernelStatus::kOk;
     asked->done.attention = true;
     asked->learned_sinks = problem.attention.n_sinks > 0;
   }
   if (!wanted.rounding) return KernelStatus::kOk;
+  const uint32_t* enabled = flags == nullptr ? nullptr : flags + 1 + layer;
   const cuda::LaunchStatus launched =
       cuda::LaunchRoundingProbe(problem, enabled, RoundingIn(results, layer, backward), scratch, stream);
   if (launched.status != KernelStatus::kOk) return launched.status;
@@ -142,7 +143,7 @@ KernelStatus DeviceAttention::Capture(uint64_t capture, size_t layer, bool backw
   auto made = cuda::DeviceBuffer::Make(device_, bytes);
   if (!Check(made.status())) return KernelStatus::kOk;
   Asked asked;
-  const KernelStatus status = Launch(graph_results_.data(), flag_.as<uint32_t>(), layer, backward, problem,
+  const KernelStatus status = Launch(graph_results_.data(), flags_.as<uint32_t>(), layer, backward, problem,
                                      wanted, {made.value().data(), bytes}, stream, &asked);
   graph_scratch_.push_back(std::move(made).value());
   if (!failure_.empty() || !(asked.done.attention || asked.done.rounding)) return status;
@@ -151,21 +152,32 @@ KernelStatus DeviceAttention::Capture(uint64_t capture, size_t layer, bool backw
   return status;
 }
 
-void DeviceAttention::BeginStep() noexcept {
+void DeviceAttention::BeginStep(size_t first, size_t count) noexcept {
   flag_up_ = false;
   if (!has_captured_ || !failure_.empty()) return;
   const cuda::DeviceGuard guard(device_);
   if (!Enter(guard) || cuda::IsCapturing(run_stream_)) return;
   // NaN rows: what no replay fills in.
   flag_up_ = Check(cuda::FillAsync(graph_results_.data(), 0xff, ResultBytes(), run_stream_)) &&
-             Check(cuda::FillAsync(flag_.data(), 1, sizeof(uint32_t), run_stream_));
+             RaiseFlags(first, count);
+}
+
+// Any byte but 0 will do.
+bool DeviceAttention::RaiseFlags(size_t first, size_t count) noexcept {
+  const size_t layers = first_head_.size();
+  uint32_t* const of_layers = flags_.as<uint32_t>() + 1;
+  const size_t before_end = std::min(count, layers - first), from_start = count - before_end;
+  const auto raise = [this](uint32_t* at, size_t words) {
+    return words == 0 || Check(cuda::FillAsync(at, 1, words * sizeof(uint32_t), run_stream_));
+  };
+  return raise(of_layers - 1, 1) && raise(of_layers + first, before_end) && raise(of_layers, from_start);
 }
 
 void DeviceAttention::EndStep(int index) noexcept {
   if (!flag_up_) return;
   flag_up_ = false;
   const cuda::DeviceGuard guard(device_);
-  if (!Enter(guard) || !Check(cuda::FillAsync(flag_.data(), 0, sizeof(uint32_t), run_stream_))) return;
+  if (!Enter(guard) || !Check(cuda::FillAsync(flags_.data(), 0, flags_.bytes(), run_stream_))) return;
   if (index < 0) return;
   Ticket& ticket = tickets_[static_cast<size_t>(index)];
   if (!Check(cuda::CopyToHostAsync(Replayed(ticket), graph_results_.data(), ResultBytes(), run_stream_)) ||

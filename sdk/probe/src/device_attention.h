@@ -67,8 +67,9 @@ class DeviceAttention {
   kernels::KernelStatus Capture(uint64_t capture, size_t layer, bool backward,
                                 const kernels::RoundingProblem& problem, Wanted wanted,
                                 cuda::Stream stream) noexcept;
-  // A sampled step begins: replays measure from here on.
-  void BeginStep() noexcept;
+  // A sampled step begins: replays measure from here on, rounding in layers [first, first + count), counted
+  // round.
+  void BeginStep(size_t first, size_t count) noexcept;
   // True when the step's replays may have found something, which needs a ticket.
   bool Owes() const { return flag_up_; }
   // The step ends; ticket -1: what was found is dropped.
@@ -134,9 +135,11 @@ class DeviceAttention {
   kernels::AttentionHeadStats* AttentionIn(void* results, size_t layer) const;
   kernels::RoundingHeadStats* RoundingIn(void* results, size_t layer, bool backward) const;
   void* Replayed(const Ticket& ticket) const { return ticket.host.as<unsigned char>() + ResultBytes(); }
-  kernels::KernelStatus Launch(void* results, const uint32_t* enabled, size_t layer, bool backward,
+  // flags: as flags_, or null.
+  kernels::KernelStatus Launch(void* results, const uint32_t* flags, size_t layer, bool backward,
                                const kernels::RoundingProblem& problem, Wanted wanted,
                                kernels::Workspace scratch, cuda::Stream stream, Asked* asked) noexcept;
+  bool RaiseFlags(size_t first, size_t count) noexcept;
 
   const int device_;
   std::vector<size_t> first_head_;  // of each layer
@@ -145,7 +148,7 @@ class DeviceAttention {
   std::array<Lane, kLanes> lanes_;
   uint64_t uses_ = 0;
   cuda::Stream run_stream_ = nullptr;
-  cuda::DeviceBuffer flag_;           // one word
+  cuda::DeviceBuffer flags_;          // a word for attention, then one a layer for rounding
   cuda::DeviceBuffer graph_results_;  // laid out as a ticket's
   std::vector<Captured> captured_;    // [layer][forward, backward]
   std::vector<cuda::DeviceBuffer> graph_scratch_;

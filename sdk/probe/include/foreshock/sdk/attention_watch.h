@@ -8,6 +8,10 @@
 // later: the frame carries a ticket, and Complete writes it once Ready says so. The tensors must stay as they
 // are in the order of that stream, not of the host.
 //
+// On a device layers take turns with the rounding signals, the dearest: a sampled step measures as many
+// layers in a row as stay below kRoundingWork, at least one, and the next sampled step goes on behind them.
+// The first sampled step measures all.
+//
 // One thread at a time. Allocates only at the first call on a device, and when a call needs a larger
 // workspace than every one before it; nothing ever waits for a device.
 #pragma once
@@ -89,9 +93,13 @@ class AttentionWatch {
     bool backward_done = false;
     bool calls_backward = false;  // seen in an earlier sample
     bool bad_sequences = false, sequences_told = false, rounding_told = false;
+    double rounding_work = 0;  // on a device, of the last call; 0: not known
     uint32_t micro_batch = 0;
     std::vector<float> last_logit_max;
   };
+  // Multiply-adds of one product (q k, P V) a step may spend on a device: about a layer of 16 sequences of
+  // 1,024 tokens, 12 heads of 64, with one row in eight.
+  static constexpr double kRoundingWork = 1e9;
   static constexpr int kTickets = 4;  // sampled frames whose results may be under way at once
   enum class TicketUse : uint8_t { kFree, kWaits, kAbandoned };
 
@@ -109,6 +117,11 @@ class AttentionWatch {
   void FreeTicket(int ticket) noexcept;
   void WriteFound(DeviceAttention& device, int ticket, FrameSlot* slot) noexcept;
   void KeepLogits(size_t layer, const kernels::AttentionHeadStats* heads) noexcept;
+  void NextTurn() noexcept;
+  bool InTurn(size_t layer) const noexcept {
+    const size_t behind = layer + (layer < turn_first_ ? layers_.size() : 0) - turn_first_;
+    return behind < turn_count_;
+  }
   bool RoundingFits(size_t layer, const kernels::RoundingProblem& problem);
 
   const std::vector<LayerSpec>& layers_;
@@ -122,6 +135,7 @@ class AttentionWatch {
   std::array<TicketUse, kTickets> tickets_{};
   std::vector<TrackerFailure> failures_;
   double device_nanos_ = 0;
+  size_t turn_first_ = 0, turn_count_ = 0;  // layers whose rounding this sample measures, counted round
   kernels::RowSampling sampling_;
   bool sampled_ = false;
   bool ever_sampled_ = false;
