@@ -1,0 +1,242 @@
+#include "column.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "foreshock/wire/codec.h"
+#include "word_codec.h"
+
+namespace foreshock::store {
+namespace {
+
+constexpr uint8_t kVersion = 1;
+constexpr size_t kMaxRows = 1 << 20;
+constexpr size_t kMaxHeadsOfShape = 65'536;
+enum Parts : uint8_t { kMoments = 1, kHashes = 2, kPresent = 4, kRotated = 8, kOffsets = 16 };
+
+// Memory is copied, not floats: a NaN keeps its payload.
+void AppendFloats(const std::vector<float>& from, std::vector<uint32_t>* to) {
+  const size_t base = to->size();
+  to->resize(base + from.size());
+  if (!from.empty()) std::memcpy(to->data() + base, from.data(), from.size() * sizeof(float));
+}
+
+void AppendBits(const std::vector<uint8_t>& bits, size_t count, std::vector<uint8_t>* given,
+                std::vector<uint8_t>* to) {
+  given->push_back(bits.empty() ? 0 : 1);
+  for (size_t i = 0; i < count; ++i) to->push_back(!bits.empty() && bits[i] != 0 ? 1 : 0);
+}
+
+// Entries of a row of `per_head * count` words at the places, or all.
+std::vector<float> Floats(const std::vector<uint32_t>& words, size_t row, size_t width, size_t per_head,
+                          const std::vector<size_t>* places) {
+  std::vector<float> out;
+  const uint32_t* const from = words.data() + row * width;
+  if (places == nullptr) {
+    out.resize(width);
+    if (width > 0) std::memcpy(out.data(), from, width * sizeof(float));
+    return out;
+  }
+  out.resize(places->size() * per_head);
+  for (size_t i = 0; i < places->size(); ++i) {
+    std::memcpy(out.data() + i * per_head, from + (*places)[i] * per_head, per_head * sizeof(float));
+  }
+  return out;
+}
+
+std::vector<uint8_t> Bits(const std::vector<uint8_t>& bits, size_t row, size_t count,
+                          const std::vector<size_t>* places) {
+  const auto from = bits.begin() + static_cast<ptrdiff_t>(row * count);
+  if (places == nullptr) return {from, from + static_cast<ptrdiff_t>(count)};
+  std::vector<uint8_t> out;
+  for (const size_t place : *places) out.push_back(from[static_cast<ptrdiff_t>(place)]);
+  return out;
+}
+
+bool AnySet(const std::vector<uint8_t>& bits) {
+  return std::any_of(bits.begin(), bits.end(), [](uint8_t bit) { return bit != 0; });
+}
+
+std::vector<int64_t> Wide(const std::vector<uint32_t>& values) { return {values.begin(), values.end()}; }
+
+}  // namespace
+
+std::optional<Shape> ShapeOf(const wire::Series& s) {
+  const size_t count = s.count(), width = count * s.values_per_head;
+  const auto fits = [&](size_t size, size_t full) { return size == 0 || size == full; };
+  if (s.signal == 0 || s.heads.size() > kMaxHeadsOfShape || s.values_per_head == 0) return std::nullopt;
+  if (s.values.size() != width || width > wire::kMaxFrameFloats) return std::nullopt;
+  if (!fits(s.weights.size(), count) && s.weights.size() != 1) return std::nullopt;
+  if (!fits(s.moments.size(), count * wire::kMomentsPerHead)) return std::nullopt;
+  if (!fits(s.direction_hash.size(), count) || !fits(s.present.size(), count)) return std::nullopt;
+  if (!fits(s.rotated.size(), count)) return std::nullopt;
+  if (s.layer && *s.layer == 0xFFFFFFFF) return std::nullopt;  // stands for "none" in keys
+  return Shape{s.signal,
+               s.layer,
+               s.heads,
+               s.values_per_head,
+               static_cast<uint32_t>(s.weights.size()),
+               !s.moments.empty(),
+               !s.direction_hash.empty()};
+}
+
+void Column::Add(size_t group_row, int64_t step, const wire::Series& series) {
+  group_rows_.push_back(static_cast<int64_t>(group_row));
+  steps_.push_back(step);
+  AppendFloats(series.values, &values_);
+  AppendFloats(series.weights, &weights_);
+  AppendFloats(series.moments, &moments_);
+  for (const uint64_t hash : series.direction_hash) {
+    hashes_.push_back(static_cast<uint32_t>(hash));
+    hashes_.push_back(static_cast<uint32_t>(hash >> 32));
+  }
+  flags_.push_back(series.flags);
+  AppendBits(series.present, shape_.count(), &has_present_, &present_);
+  AppendBits(series.rotated, shape_.count(), &has_rotated_, &rotated_);
+  offsets_.push_back(series.step_offsets);
+}
+
+wire::Series Column::Row(size_t row, const std::vector<size_t>* places) const {
+  wire::Series s;
+  const size_t count = shape_.count();
+  s.signal = shape_.signal;
+  s.layer = shape_.layer;
+  s.values_per_head = shape_.values_per_head;
+  if (places == nullptr) {
+    s.heads = shape_.heads;
+  } else {
+    s.heads.reserve(places->size());
+    for (const size_t place : *places) s.heads.push_back(shape_.heads[place]);
+  }
+  s.values = Floats(values_, row, shape_.width(), shape_.values_per_head, places);
+  if (shape_.weights > 0) {
+    s.weights = Floats(weights_, row, shape_.weights, 1, shape_.weights == 1 ? nullptr : places);
+  }
+  if (shape_.moments) {
+    s.moments =
+        Floats(moments_, row, count * wire::kMomentsPerHead, wire::kMomentsPerHead, places);
+  }
+  if (shape_.hashes) {
+    const uint32_t* const words = hashes_.data() + row * 2 * count;
+    const size_t entries = places == nullptr ? count : places->size();
+    for (size_t i = 0; i < entries; ++i) {
+      const size_t place = places == nullptr ? i : (*places)[i];
+      s.direction_hash.push_back(words[2 * place] | uint64_t{words[2 * place + 1]} << 32);
+    }
+  }
+  s.flags = static_cast<uint32_t>(flags_[row]);
+  if (has_present_[row] != 0) s.present = Bits(present_, row, count, places);
+  if (has_rotated_[row] != 0) s.rotated = Bits(rotated_, row, count, places);
+  s.step_offsets = offsets_[row];
+  return s;
+}
+
+std::string Column::Encode(uint32_t variants) const {
+  std::string out;
+  out.reserve(values_.size() * 3 + 128);
+  ByteWriter w(&out);
+  const bool offsets = std::any_of(offsets_.begin(), offsets_.end(), [](const auto& o) { return !o.empty(); });
+  const uint8_t parts = static_cast<uint8_t>(
+      (shape_.moments ? kMoments : 0) | (shape_.hashes ? kHashes : 0) | (AnySet(has_present_) ? kPresent : 0) |
+      (AnySet(has_rotated_) ? kRotated : 0) | (offsets ? kOffsets : 0));
+  w.U8(kVersion);
+  w.U8(parts);
+  w.Varint(variants);
+  w.Varint(rows());
+  w.Ints(group_rows_);
+  w.Ints(steps_);
+  w.Varint(shape_.heads.size());
+  w.Ints(Wide(shape_.heads));
+  w.Varint(shape_.values_per_head);
+  w.Varint(shape_.weights);
+  w.Ints(flags_);
+  PutWords(values_, shape_.width(), &out);
+  if (shape_.weights > 0) PutWords(weights_, shape_.weights, &out);
+  if (shape_.moments) PutWords(moments_, shape_.count() * wire::kMomentsPerHead, &out);
+  if (shape_.hashes) PutWords(hashes_, shape_.count() * 2, &out);
+  if ((parts & kPresent) != 0) {
+    PutBits(has_present_, &out);
+    PutBits(present_, &out);
+  }
+  if ((parts & kRotated) != 0) {
+    PutBits(has_rotated_, &out);
+    PutBits(rotated_, &out);
+  }
+  if ((parts & kOffsets) != 0) {
+    std::vector<int64_t> counts, all;
+    for (const auto& row : offsets_) {
+      counts.push_back(static_cast<int64_t>(row.size()));
+      all.insert(all.end(), row.begin(), row.end());
+    }
+    w.Ints(counts);
+    w.Ints(all);
+  }
+  return out;
+}
+
+Result<Column> Column::Decode(uint16_t signal, std::optional<uint32_t> layer, std::string_view bytes) {
+  const auto malformed = [&](const char* what) {
+    return Status(Code::kDataLoss,
+                  "chunk of signal " + std::to_string(signal) + ": " + what + " malformed or torn");
+  };
+  ByteReader r(bytes);
+  if (r.U8() != kVersion) return malformed("version");
+  const uint8_t parts = r.U8();
+  Column c;
+  c.variants_ = static_cast<uint32_t>(r.Size(256));
+  const size_t rows = r.Size(kMaxRows);
+  c.group_rows_ = r.Ints(rows);
+  c.steps_ = r.Ints(rows);
+  const std::vector<int64_t> heads = r.Ints(r.Size(kMaxHeadsOfShape));
+  c.shape_ = {signal, layer, {heads.begin(), heads.end()}};
+  c.shape_.values_per_head = static_cast<uint32_t>(r.Size(wire::kMaxValuesPerHead));
+  const size_t count = c.shape_.count();
+  c.shape_.weights = static_cast<uint32_t>(r.Size(count));
+  c.shape_.moments = (parts & kMoments) != 0;
+  c.shape_.hashes = (parts & kHashes) != 0;
+  c.flags_ = r.Ints(rows);
+  if (!r.ok() || c.variants_ == 0 || rows == 0 || c.shape_.values_per_head == 0) return malformed("header");
+  if (c.shape_.weights > 1 && c.shape_.weights != count) return malformed("header");
+  for (size_t i = 1; i < rows; ++i) {
+    if (c.steps_[i] <= c.steps_[i - 1] || c.group_rows_[i] <= c.group_rows_[i - 1]) return malformed("rows");
+  }
+  if (!ReadWords(&r, rows, c.shape_.width(), &c.values_)) return malformed("values");
+  if (!ReadWords(&r, rows, c.shape_.weights, &c.weights_)) return malformed("weights");
+  if (c.shape_.moments && !ReadWords(&r, rows, count * wire::kMomentsPerHead, &c.moments_)) {
+    return malformed("moments");
+  }
+  if (c.shape_.hashes && !ReadWords(&r, rows, count * 2, &c.hashes_)) return malformed("hashes");
+  c.has_present_.assign(rows, 0);
+  c.has_rotated_.assign(rows, 0);
+  c.offsets_.assign(rows, {});
+  if ((parts & kPresent) != 0 &&
+      !(ReadBits(&r, rows, &c.has_present_) && ReadBits(&r, rows * count, &c.present_))) {
+    return malformed("presence");
+  }
+  if ((parts & kRotated) != 0 &&
+      !(ReadBits(&r, rows, &c.has_rotated_) && ReadBits(&r, rows * count, &c.rotated_))) {
+    return malformed("rotated");
+  }
+  if ((parts & kOffsets) != 0) {
+    const std::vector<int64_t> counts = r.Ints(rows);
+    size_t total = 0;
+    for (const int64_t n : counts) {
+      if (n < 0 || n > wire::kMaxValuesPerHead) return malformed("offsets");
+      total += static_cast<size_t>(n);
+    }
+    if (total > kMaxWords) return malformed("offsets");
+    const std::vector<int64_t> all = r.Ints(total);
+    if (!r.ok()) return malformed("offsets");
+    size_t next = 0;
+    for (size_t row = 0; row < rows; ++row) {
+      for (int64_t i = 0; i < counts[row]; ++i) {
+        c.offsets_[row].push_back(static_cast<uint32_t>(all[next++]));
+      }
+    }
+  }
+  if (!r.at_end()) return malformed("end");
+  return c;
+}
+
+}  // namespace foreshock::store

@@ -1,0 +1,67 @@
+// Column: one signal of one layer over the steps of a sealed group, and its bytes (docs/formats/store.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "foreshock/base/result.h"
+#include "foreshock/wire/types.h"
+
+namespace foreshock::store {
+
+// What is the same in all rows of a column. A series of another shape is another column.
+struct Shape {
+  uint16_t signal = 0;
+  std::optional<uint32_t> layer;
+  std::vector<uint32_t> heads;
+  uint32_t values_per_head = 1;
+  uint32_t weights = 0;  // of a row
+  bool moments = false;
+  bool hashes = false;
+  size_t count() const { return heads.empty() ? 1 : heads.size(); }
+  size_t width() const { return count() * values_per_head; }
+  bool operator==(const Shape&) const = default;
+};
+
+// The shape of a series; nullopt when its arrays do not fit each other (no decoder gives such a one).
+std::optional<Shape> ShapeOf(const wire::Series& series);
+
+class Column {
+ public:
+  Column() = default;
+  explicit Column(Shape shape) : shape_(std::move(shape)) {}
+
+  const Shape& shape() const { return shape_; }
+  size_t rows() const { return steps_.size(); }
+  // Rising: which row of the group this is, and its step.
+  const std::vector<int64_t>& group_rows() const { return group_rows_; }
+  const std::vector<int64_t>& steps() const { return steps_; }
+  // How many columns of this signal and layer the group has; their variants are 0, 1, ...
+  uint32_t variants() const { return variants_; }
+
+  // `series` has this shape; group_row and step are above those before.
+  void Add(size_t group_row, int64_t step, const wire::Series& series);
+  // The series as it was added, bit for bit.
+  wire::Series Row(size_t row) const { return Row(row, nullptr); }
+  // Only the heads at these places of shape().heads, in this order; nullptr: all.
+  wire::Series Row(size_t row, const std::vector<size_t>* places) const;
+
+  std::string Encode(uint32_t variants) const;
+  // kDataLoss when the bytes are not what Encode() wrote.
+  static Result<Column> Decode(uint16_t signal, std::optional<uint32_t> layer, std::string_view bytes);
+
+ private:
+  Shape shape_;
+  uint32_t variants_ = 1;
+  std::vector<int64_t> group_rows_, steps_;
+  std::vector<uint32_t> values_, weights_, moments_, hashes_;  // bits of floats; hashes as low and high words
+  std::vector<int64_t> flags_;
+  std::vector<uint8_t> has_present_, has_rotated_;  // a row each: whether the list was there at all
+  std::vector<uint8_t> present_, rotated_;          // count() a row
+  std::vector<std::vector<uint32_t>> offsets_;
+};
+
+}  // namespace foreshock::store
