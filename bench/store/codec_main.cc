@@ -130,7 +130,8 @@ void Compare(const char* data, const std::vector<Table>& tables) {
       std::abort();
     }
   }
-  std::printf("  %-32s %13s %6.2f ns\n", "reading ours (and comparing)", "", 1e9 * (CpuSeconds() - begin) / n);
+  std::printf("  %-32s %13s %6.2f ns\n", "reading ours (and comparing)", "",
+              1e9 * (CpuSeconds() - begin) / n);
 }
 
 std::vector<Table> Walks(size_t rows, size_t tables) {

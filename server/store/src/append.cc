@@ -28,7 +28,10 @@ Result<std::vector<AppendOutcome>> StoreImpl::AppendRecords(std::span<const Appe
   }
   for (const auto& [mark, stamp] : pending.marks) pending.batch.Put(mark, {});
   // Mere repetitions cost no write: their count goes with the next one.
-  if (pending.changes) FS_RETURN_IF_ERROR(db_->Write(pending.batch, true));
+  if (pending.changes) {
+    for (const auto& [source, step] : pending.frames) WillAppend(source, step);
+    FS_RETURN_IF_ERROR(db_->Write(pending.batch, true));
+  }
   for (auto& [mark, stamp] : pending.marks) marks_[mark] = stamp;
   ++stamp_;
   {
@@ -37,6 +40,13 @@ Result<std::vector<AppendOutcome>> StoreImpl::AppendRecords(std::span<const Appe
   }
   Publish(records, pending.outcomes);
   return std::move(pending.outcomes);
+}
+
+// The sealer learns of the frame before it is there: a reader looks for open frames from the step that it is
+// told on.
+void StoreImpl::WillAppend(const FramesOf& source, int64_t step) {
+  const uint64_t open = layouts_.WillAppend(source, step);
+  if (sealer_ != nullptr && open >= options_.seal_steps + options_.keep_open_steps) sealer_->Wake(source);
 }
 
 AppendOutcome StoreImpl::Plan(const Append& record, Pending* pending) {
@@ -81,6 +91,7 @@ void StoreImpl::PlanGood(const Append& record, SourceInfo* source, Pending* pend
       source->first_step = std::min(source->first_step.value_or(step), step);
       source->last_step = std::max(source->last_step.value_or(step), step);
       pending->batch.Put(FrameKey(id, step, record.head.seq), record.payload);
+      pending->frames.emplace_back(FramesOf{id.run, id.attempt, id.rank}, step);
       std::shared_lock lock(registry_mutex_);
       if (registry_.FindAttempt(id.run, id.attempt)->world_size() > 1) {
         pending->marks[UnmergedKey(id.run, id.attempt, step)] = stamp_ + 1;
@@ -123,18 +134,23 @@ Status StoreImpl::PutMergedFrames(std::span<const Merged> frames) {
   std::lock_guard write(write_mutex_);
   Batch batch;
   std::vector<std::string> cleared;
+  std::vector<std::pair<FramesOf, int64_t>> written;
   bool changes = false;
   for (const Merged& merged : frames) {
     const SourceId id{merged.attempt.run, merged.attempt.attempt, kMerged, 0};
     if (WorldOf(id) <= 1) continue;
     changes = true;
     batch.Put(FrameKey(id, merged.frame->step, 0), wire::Encode(*merged.frame));
+    written.emplace_back(FramesOf{id.run, id.attempt, kMerged}, merged.frame->step);
     const auto mark = marks_.find(UnmergedKey(id.run, id.attempt, merged.frame->step));
     if (mark == marks_.end() || mark->second > merged.as_of) continue;
     batch.Delete(mark->first);
     cleared.push_back(mark->first);
   }
-  if (changes) FS_RETURN_IF_ERROR(db_->Write(batch, false));
+  if (changes) {
+    for (const auto& [source, step] : written) WillAppend(source, step);
+    FS_RETURN_IF_ERROR(db_->Write(batch, false));
+  }
   for (const std::string& mark : cleared) marks_.erase(mark);
   for (const Merged& merged : frames) {
     const SourceId id{merged.attempt.run, merged.attempt.attempt, kMerged, 0};

@@ -114,8 +114,7 @@ wire::Series Column::Row(size_t row, const std::vector<size_t>* places) const {
     s.weights = Floats(weights_, row, shape_.weights, 1, shape_.weights == 1 ? nullptr : places);
   }
   if (shape_.moments) {
-    s.moments =
-        Floats(moments_, row, count * wire::kMomentsPerHead, wire::kMomentsPerHead, places);
+    s.moments = Floats(moments_, row, count * wire::kMomentsPerHead, wire::kMomentsPerHead, places);
   }
   if (shape_.hashes) {
     const uint32_t* const words = hashes_.data() + row * 2 * count;
@@ -136,10 +135,12 @@ std::string Column::Encode(uint32_t variants) const {
   std::string out;
   out.reserve(values_.size() * 3 + 128);
   ByteWriter w(&out);
-  const bool offsets = std::any_of(offsets_.begin(), offsets_.end(), [](const auto& o) { return !o.empty(); });
-  const uint8_t parts = static_cast<uint8_t>(
-      (shape_.moments ? kMoments : 0) | (shape_.hashes ? kHashes : 0) | (AnySet(has_present_) ? kPresent : 0) |
-      (AnySet(has_rotated_) ? kRotated : 0) | (offsets ? kOffsets : 0));
+  const bool offsets =
+      std::any_of(offsets_.begin(), offsets_.end(), [](const auto& o) { return !o.empty(); });
+  const uint8_t parts =
+      static_cast<uint8_t>((shape_.moments ? kMoments : 0) | (shape_.hashes ? kHashes : 0) |
+                           (AnySet(has_present_) ? kPresent : 0) | (AnySet(has_rotated_) ? kRotated : 0) |
+                           (offsets ? kOffsets : 0));
   w.U8(kVersion);
   w.U8(parts);
   w.Varint(variants);

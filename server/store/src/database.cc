@@ -11,6 +11,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <utility>
 
 #include "foreshock/base/file.h"
 #include "foreshock/base/logging.h"
@@ -77,8 +78,8 @@ rocksdb::Options RocksOptions(const StoreOptions& from) {
   // One column family: a full write buffer frees its log, whoever filled it. This is the second lock on the
   // door.
   options.max_total_wal_size = 4 * from.write_buffer_bytes;
-  options.compression = rocksdb::kLZ4Compression;
-  options.bottommost_compression = rocksdb::kZSTD;
+  // Sealed chunks are compressed already, and open frames are noise.
+  options.compression = rocksdb::kNoCompression;
   options.max_bgerror_resume_count = 0;
   options.listeners.push_back(std::make_shared<NoAutoRecovery>());
   options.info_log = std::make_shared<Log>();
@@ -126,6 +127,7 @@ Status Database::OpenNow() {
   const rocksdb::Status status = rocksdb::DB::Open(RocksOptions(options_), options_.folder, &db);
   if (!status.ok()) return FromRocks(status, "data folder " + options_.folder);
   db_.reset(db);
+  ++generation_;
   return OkStatus();
 }
 
@@ -174,18 +176,53 @@ Status Database::ResumeOrReopen() {
 }
 
 Result<std::string> Database::Get(std::string_view key) const {
-  std::shared_lock lock(db_mutex_);
+  FS_ASSIGN_OR_RETURN(const View view, Look());
+  return view.Get(key);
+}
+
+Status Database::Scan(std::string_view prefix, std::string_view from, const Each& each) const {
+  FS_ASSIGN_OR_RETURN(const View view, Look());
+  return view.Scan(prefix, from, each);
+}
+
+Status Database::ScanBackward(std::string_view prefix, std::string_view before, const Each& each) const {
+  FS_ASSIGN_OR_RETURN(const View view, Look());
+  return view.ScanBackward(prefix, before, each);
+}
+
+Result<Database::View> Database::Look() const {
+  View view;
+  view.lock_ = std::shared_lock(db_mutex_);
   if (db_ == nullptr) return health();
+  view.db_ = db_.get();
+  view.snapshot_ = db_->GetSnapshot();
+  view.generation_ = generation_;
+  return view;
+}
+
+Database::View::View(View&& other) noexcept
+    : lock_(std::move(other.lock_)),
+      db_(other.db_),
+      snapshot_(std::exchange(other.snapshot_, nullptr)),
+      generation_(other.generation_) {}
+
+Database::View::~View() {
+  if (snapshot_ != nullptr) db_->ReleaseSnapshot(snapshot_);
+}
+
+Result<std::string> Database::View::Get(std::string_view key) const {
+  rocksdb::ReadOptions options;
+  options.snapshot = snapshot_;
   std::string value;
-  const rocksdb::Status status = db_->Get(rocksdb::ReadOptions(), ToSlice(key), &value);
+  const rocksdb::Status status = db_->Get(options, ToSlice(key), &value);
   if (!status.ok()) return FromRocks(status, "read");
   return value;
 }
 
-Status Database::Scan(std::string_view prefix, std::string_view from, const Each& each) const {
-  std::shared_lock lock(db_mutex_);
-  if (db_ == nullptr) return health();
-  const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(rocksdb::ReadOptions()));
+Status Database::View::Scan(std::string_view prefix, std::string_view from, const Each& each) const {
+  rocksdb::ReadOptions options;
+  options.snapshot = snapshot_;
+  const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options));
   it->Seek(ToSlice(std::max(prefix, from)));
   for (; it->Valid() && it->key().starts_with(ToSlice(prefix)); it->Next()) {
     if (!each(ToView(it->key()), ToView(it->value()))) return OkStatus();
@@ -193,10 +230,11 @@ Status Database::Scan(std::string_view prefix, std::string_view from, const Each
   return FromRocks(it->status(), "read");
 }
 
-Status Database::ScanBackward(std::string_view prefix, std::string_view before, const Each& each) const {
-  std::shared_lock lock(db_mutex_);
-  if (db_ == nullptr) return health();
-  const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(rocksdb::ReadOptions()));
+Status Database::View::ScanBackward(std::string_view prefix, std::string_view before,
+                                    const Each& each) const {
+  rocksdb::ReadOptions options;
+  options.snapshot = snapshot_;
+  const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options));
   const std::string end = before.empty() ? PrefixEnd(std::string(prefix)) : std::string(before);
   end.empty() ? it->SeekToLast() : it->SeekForPrev(ToSlice(end));
   if (!end.empty() && it->Valid() && it->key() == ToSlice(end)) it->Prev();
@@ -204,6 +242,27 @@ Status Database::ScanBackward(std::string_view prefix, std::string_view before, 
     if (!each(ToView(it->key()), ToView(it->value()))) return OkStatus();
   }
   return FromRocks(it->status(), "read");
+}
+
+Status Database::WriteUnlogged(Batch& batch) {
+  std::shared_lock lock(db_mutex_);
+  if (db_ == nullptr) return health();
+  rocksdb::WriteOptions write;
+  write.disableWAL = true;
+  return FromRocks(db_->Write(write, batch.batch_.get()), "write");
+}
+
+Status Database::Flush() {
+  std::shared_lock lock(db_mutex_);
+  if (db_ == nullptr) return health();
+  return FromRocks(db_->Flush(rocksdb::FlushOptions()), "flush");
+}
+
+Status Database::Compact(std::string_view begin, std::string_view end) {
+  std::shared_lock lock(db_mutex_);
+  if (db_ == nullptr) return health();
+  const rocksdb::Slice from = ToSlice(begin), to = ToSlice(end);
+  return FromRocks(db_->CompactRange(rocksdb::CompactRangeOptions(), &from, &to), "compact");
 }
 
 Status Database::health() const {

@@ -18,6 +18,7 @@
 
 namespace rocksdb {
 class DB;
+class Snapshot;
 class Status;
 class WriteBatch;
 }  // namespace rocksdb
@@ -55,6 +56,38 @@ class Database {
   // Keys that begin with `prefix` and are < before (empty: all), falling.
   Status ScanBackward(std::string_view prefix, std::string_view before, const Each& each) const;
 
+  // The database as it is now, for several reads that fit each other. Its life holds back a reopening after
+  // a bad disk, and the space of what is deleted meanwhile: keep it briefly. kUnavailable or the disk's error
+  // when the database is closed.
+  class View {
+   public:
+    View(View&& other) noexcept;
+    ~View();
+    Result<std::string> Get(std::string_view key) const;
+    Status Scan(std::string_view prefix, std::string_view from, const Each& each) const;
+    Status ScanBackward(std::string_view prefix, std::string_view before, const Each& each) const;
+    // Changes when the database was closed and opened again: what WriteUnlogged wrote may be gone then.
+    uint64_t generation() const { return generation_; }
+
+   private:
+    friend class Database;
+    View() = default;
+    std::shared_lock<std::shared_mutex> lock_;
+    rocksdb::DB* db_ = nullptr;
+    const rocksdb::Snapshot* snapshot_ = nullptr;
+    uint64_t generation_ = 0;
+  };
+  Result<View> Look() const;
+  uint64_t generation() const { return generation_; }
+
+  // Writes past the log: a crash undoes it, whole, unless Flush() came between. For changes that put into
+  // another form what is durable already. Fails at once while the database is ailing.
+  Status WriteUnlogged(Batch& batch);
+  // Makes all that was written durable in table files; the log is freed.
+  Status Flush();
+  // Gives back the space of deleted ranges.
+  Status Compact(std::string_view begin, std::string_view end);
+
   Status health() const;
   uint64_t wal_bytes() const;
   uint64_t file_bytes() const;
@@ -72,6 +105,7 @@ class Database {
   mutable std::mutex health_mutex_;     // guards health_
   Status health_;
   std::atomic<uint64_t> synced_writes_{0};
+  std::atomic<uint64_t> generation_{0};
 };
 
 }  // namespace foreshock::store

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "foreshock/base/result.h"
@@ -16,9 +16,7 @@ class FrameGroup {
  public:
   bool empty() const { return records_.empty(); }
   int64_t step() const { return records_.front().key.step; }
-  void Add(const FrameKeyParts& key, std::string_view payload) {
-    records_.push_back({key, std::string(payload)});
-  }
+  void Add(const FrameKeyParts& key, std::string payload) { records_.push_back({key, std::move(payload)}); }
   // The frames of the group, oldest incarnation first; just the newest unless `every_incarnation`. Empties
   // the group. kDataLoss when a record cannot be read.
   Result<std::vector<StoredFrame>> Take(bool every_incarnation);

@@ -1,8 +1,11 @@
 #include "keys.h"
 
+#include "group.h"
+
 namespace foreshock::store {
 namespace {
 
+constexpr uint32_t kNoLayer = 0xFFFFFFFF;
 constexpr uint64_t kSignBit = uint64_t{1} << 63;
 
 class KeyWriter {
@@ -83,8 +86,8 @@ std::string AttemptKey(uint32_t run, uint32_t attempt) {
 std::string SourceKey(Table table, const SourceId& id) {
   return KeyWriter(table).U32(id.run).U32(id.attempt).U32(id.rank).U32(id.incarnation).Take();
 }
-std::string FrameKey(const SourceId& id, int64_t step, uint64_t seq) {
-  return KeyWriter(Table::kFrame)
+std::string FrameKey(Table table, const SourceId& id, int64_t step, uint64_t seq) {
+  return KeyWriter(table)
       .U32(id.run)
       .U32(id.attempt)
       .U32(id.rank)
@@ -93,11 +96,33 @@ std::string FrameKey(const SourceId& id, int64_t step, uint64_t seq) {
       .U64(seq)
       .Take();
 }
+std::string FrameKey(const SourceId& id, int64_t step, uint64_t seq) {
+  return FrameKey(Table::kFrame, id, step, seq);
+}
+std::string SourcePrefix(Table table, uint32_t run, uint32_t attempt, uint32_t rank) {
+  return KeyWriter(table).U32(run).U32(attempt).U32(rank).Take();
+}
 std::string FramePrefix(uint32_t run, uint32_t attempt, uint32_t rank) {
-  return KeyWriter(Table::kFrame).U32(run).U32(attempt).U32(rank).Take();
+  return SourcePrefix(Table::kFrame, run, attempt, rank);
+}
+std::string FramePrefix(Table table, uint32_t run, uint32_t attempt, uint32_t rank, int64_t step) {
+  return KeyWriter(table).U32(run).U32(attempt).U32(rank).Step(step).Take();
 }
 std::string FramePrefix(uint32_t run, uint32_t attempt, uint32_t rank, int64_t step) {
-  return KeyWriter(Table::kFrame).U32(run).U32(attempt).U32(rank).Step(step).Take();
+  return FramePrefix(Table::kFrame, run, attempt, rank, step);
+}
+std::string GroupKey(Table table, const SourceId& id, int64_t first_step, uint32_t seal) {
+  return KeyWriter(table).U32(id.run).U32(id.attempt).U32(id.rank).Step(first_step).U32(seal).Take();
+}
+void AppendColumnPrefix(uint16_t signal, std::string* group_key) {
+  group_key->push_back(static_cast<char>(signal >> 8));
+  group_key->push_back(static_cast<char>(signal));
+}
+void AppendColumn(const ColumnName& name, std::string* group_key) {
+  AppendColumnPrefix(name.signal, group_key);
+  const uint32_t layer = name.layer.value_or(kNoLayer);
+  for (int shift = 24; shift >= 0; shift -= 8) group_key->push_back(static_cast<char>(layer >> shift));
+  group_key->push_back(static_cast<char>(name.variant));
 }
 std::string EventKey(const SourceId& id, int64_t step, uint64_t seq) {
   return KeyWriter(Table::kEvent)
@@ -134,8 +159,10 @@ std::string PrefixEnd(std::string prefix) {
   return prefix;
 }
 
-std::optional<FrameKeyParts> ParseFrameKey(std::string_view key) {
-  KeyReader r(key, Table::kFrame);
+namespace {
+
+std::optional<FrameKeyParts> ParseFrame(std::string_view key, Table table) {
+  KeyReader r(key, table);
   FrameKeyParts parts;
   parts.source.run = r.U32();
   parts.source.attempt = r.U32();
@@ -145,6 +172,35 @@ std::optional<FrameKeyParts> ParseFrameKey(std::string_view key) {
   parts.seq = r.U64();
   if (!r.at_end()) return std::nullopt;
   return parts;
+}
+
+}  // namespace
+
+std::optional<FrameKeyParts> ParseFrameKey(std::string_view key) { return ParseFrame(key, Table::kFrame); }
+std::optional<FrameKeyParts> ParseKeptKey(std::string_view key) { return ParseFrame(key, Table::kKept); }
+
+std::optional<GroupKeyParts> ParseGroupKey(std::string_view key) {
+  KeyReader r(key, Table::kGroup);
+  GroupKeyParts parts;
+  parts.source.run = r.U32();
+  parts.source.attempt = r.U32();
+  parts.source.rank = r.U32();
+  parts.first_step = r.Step();
+  parts.seal = r.U32();
+  if (!r.at_end()) return std::nullopt;
+  return parts;
+}
+
+std::optional<ColumnName> ParseColumn(std::string_view chunk_key) {
+  KeyReader r(chunk_key, Table::kChunk);
+  r.Number(4), r.Number(4), r.Number(4), r.Number(8), r.Number(4);
+  ColumnName name;
+  name.signal = static_cast<uint16_t>(r.Number(2));
+  const uint32_t layer = r.U32();
+  if (layer != kNoLayer) name.layer = layer;
+  name.variant = static_cast<uint8_t>(r.Number(1));
+  if (!r.at_end()) return std::nullopt;
+  return name;
 }
 
 std::optional<FrameKeyParts> ParseEventKey(std::string_view key) {

@@ -24,6 +24,9 @@ enum class Table : char {
   kEvent = 'E',       // run, attempt, step, rank, incarnation, seq -> event
   kQuarantine = 'Q',  // run, attempt, rank, incarnation, seq -> type, reason, payload
   kUnmerged = 'U',    // run, attempt, step -> nothing
+  kGroup = 'J',       // run, attempt, rank, first step, seal -> what the sealed group covers
+  kChunk = 'K',       // the same, signal, layer, variant -> a column of the group, or its rows
+  kKept = 'G',        // as kFrame -> seal, a frame that stays as it came
   kMeta = 'M',        // name of the run, kind, key -> value of another part
 };
 
@@ -37,6 +40,16 @@ std::string FrameKey(const SourceId& id, int64_t step, uint64_t seq);
 // What the keys of all frames of a rank begin with, without and with a step.
 std::string FramePrefix(uint32_t run, uint32_t attempt, uint32_t rank);
 std::string FramePrefix(uint32_t run, uint32_t attempt, uint32_t rank, int64_t step);
+// Of kFrame or kKept.
+std::string FrameKey(Table table, const SourceId& id, int64_t step, uint64_t seq);
+std::string FramePrefix(Table table, uint32_t run, uint32_t attempt, uint32_t rank, int64_t step);
+std::string SourcePrefix(Table table, uint32_t run, uint32_t attempt, uint32_t rank);
+// Sealed groups. Chunks of a group stand together, its rows (signal 0) first.
+std::string GroupKey(Table table, const SourceId& id, int64_t first_step, uint32_t seal);
+struct ColumnName;
+void AppendColumn(const ColumnName& name, std::string* group_key);
+// What the chunk keys of a signal, or of a signal and layer, begin with.
+void AppendColumnPrefix(uint16_t signal, std::string* group_key);
 std::string EventKey(const SourceId& id, int64_t step, uint64_t seq);
 std::string EventPrefix(uint32_t run, uint32_t attempt);
 std::string EventPrefix(uint32_t run, uint32_t attempt, int64_t step);
@@ -59,6 +72,14 @@ struct FrameKeyParts {
   uint64_t seq = 0;
 };
 std::optional<FrameKeyParts> ParseFrameKey(std::string_view key);
+std::optional<FrameKeyParts> ParseKeptKey(std::string_view key);
+struct GroupKeyParts {
+  SourceId source;  // incarnation 0
+  int64_t first_step = 0;
+  uint32_t seal = 0;
+};
+std::optional<GroupKeyParts> ParseGroupKey(std::string_view key);
+std::optional<ColumnName> ParseColumn(std::string_view chunk_key);
 std::optional<FrameKeyParts> ParseEventKey(std::string_view key);
 // Of kSource, kCounters and kQuarantine (whose seq is filled in too).
 std::optional<FrameKeyParts> ParseSourceKey(std::string_view key);

@@ -5,7 +5,9 @@
 namespace foreshock::store {
 namespace {
 
-constexpr std::string_view kFormatVersion = "1";
+constexpr std::string_view kFormatVersion = "2";
+// All frames of a folder of version 1 are open, which is where those of version 2 begin.
+constexpr std::string_view kOlderVersion = "1";
 
 Status Malformed(const char* what) { return Status(Code::kDataLoss, std::string(what) + ": malformed key"); }
 
@@ -65,9 +67,16 @@ Status StoreImpl::Load() {
     return db_->Write(batch, true);
   }
   if (!format.ok()) return format.status();
-  if (*format != kFormatVersion) {
-    return Status(Code::kFailedPrecondition,
-                  "format: version " + *format + ", this server reads " + std::string(kFormatVersion));
+  if (*format != kFormatVersion && *format != kOlderVersion) {
+    return Status(Code::kFailedPrecondition, "format: version " + *format + ", this server reads " +
+                                                 std::string(kOlderVersion) + " and " +
+                                                 std::string(kFormatVersion));
+  }
+  if (*format == kOlderVersion) {
+    // From here on an older server must not touch it: it would not see what is sealed.
+    Batch batch;
+    batch.Put(FormatKey(), kFormatVersion);
+    FS_RETURN_IF_ERROR(db_->Write(batch, true));
   }
   FS_RETURN_IF_ERROR(LoadTable(*db_, Table::kRun, LoadRun, &registry_));
   FS_RETURN_IF_ERROR(LoadTable(*db_, Table::kAttempt, LoadAttempt, &registry_));

@@ -1,12 +1,30 @@
-// Reading frames, series, steps, events and the quarantine.
+// Reading frames, steps, events and the quarantine.
 #include <algorithm>
 
-#include "frame_groups.h"
+#include "frame_source.h"
+#include "group_reader.h"
 #include "keys.h"
-#include "series_view.h"
 #include "store_impl.h"
 
 namespace foreshock::store {
+namespace {
+
+// Gives the frames of a span to `take`, newest first, until it returns false.
+Status NewestOfSpan(const FrameSource& source, const Span& span, int64_t from, int64_t to,
+                    const SeriesFilter& filter, const std::function<bool(StoredFrame)>& take) {
+  if (span.groups.size() == 1 && !span.raw) {
+    const SealedGroup& group = span.groups.front();
+    FS_ASSIGN_OR_RETURN(const GroupReader reader, GroupReader::Open(source.view(), source.source(), group));
+    FS_ASSIGN_OR_RETURN(std::optional<wire::Frame> frame, reader.Newest(from, to, filter.signals));
+    if (frame) take({source.source().rank, group.incarnation, *std::move(frame)});
+    return OkStatus();
+  }
+  FS_ASSIGN_OR_RETURN(std::vector<StoredFrame> frames, source.Frames(span, from, to, filter, false));
+  while (!frames.empty() && take(std::move(frames.back()))) frames.pop_back();
+  return OkStatus();
+}
+
+}  // namespace
 
 Result<StoreImpl::Place> StoreImpl::Locate(const std::string& run, const std::string& attempt,
                                            uint32_t rank) const {
@@ -17,102 +35,70 @@ Result<StoreImpl::Place> StoreImpl::Locate(const std::string& run, const std::st
   return place;
 }
 
+Result<FrameSource> StoreImpl::See(const Place& place) const {
+  const FramesOf source{place.run, place.attempt, place.rank};
+  FS_ASSIGN_OR_RETURN(Layouts::Look look, layouts_.See(source));
+  return FrameSource(std::move(look), source);
+}
+
 Status StoreImpl::ReadFrames(const FrameQuery& query, const std::function<bool(StoredFrame)>& each) const {
   FS_ASSIGN_OR_RETURN(const Place place, Locate(query.run, query.attempt, query.rank));
   if (query.limit == 0 || query.from_step > query.to_step) return OkStatus();
-  const std::string prefix = FramePrefix(place.run, place.attempt, place.rank);
-  FrameGroup group;
+  FS_ASSIGN_OR_RETURN(const FrameSource source, See(place));
   size_t left = query.limit;
-  Status trouble;
-  // Hands on a finished step; false when reading is over.
-  const auto flush = [&] {
-    if (group.empty()) return true;
-    Result<std::vector<StoredFrame>> frames = group.Take(query.every_incarnation);
-    if (!frames.ok()) {
-      trouble = frames.status();
-      return false;
-    }
-    for (StoredFrame& frame : *frames) {
-      frame.rank = query.rank;
-      if (left == 0 || !each(std::move(frame))) return false;
-      --left;
-    }
-    return left > 0;
+  bool stopped = false;
+  const auto give = [&](StoredFrame frame) {
+    frame.rank = query.rank;
+    return each(std::move(frame)) && --left > 0;
   };
-  bool ended = false;
-  const auto take = [&](std::string_view key, std::string_view value) {
-    const auto parts = ParseFrameKey(key);
-    if (!parts) {
-      trouble = Status(Code::kDataLoss, "frame: malformed key");
-      return false;
-    }
-    if (!group.empty() && group.step() != parts->step && !flush()) {
-      ended = true;
-      return false;
-    }
-    if (parts->step > query.to_step || parts->step < query.from_step) return false;
-    group.Add(*parts, value);
-    return true;
+  const auto tail = [&] {
+    return source.Tail(query.from_step, query.to_step, query.backward, {}, query.every_incarnation, give,
+                       &stopped);
   };
-  if (query.backward) {
-    const std::string before = query.to_step == kLastStep
-                                   ? PrefixEnd(prefix)
-                                   : FramePrefix(place.run, place.attempt, place.rank, query.to_step + 1);
-    FS_RETURN_IF_ERROR(db_->ScanBackward(prefix, before, take));
-  } else {
-    const std::string from = FramePrefix(place.run, place.attempt, place.rank, query.from_step);
-    FS_RETURN_IF_ERROR(db_->Scan(prefix, from, take));
-  }
-  if (trouble.ok() && !ended) flush();
-  return trouble;
-}
-
-Status StoreImpl::ReadSeries(const SeriesQuery& query, const std::function<bool(SeriesPoint)>& each) const {
-  FrameQuery frames{.run = query.run,
-                    .attempt = query.attempt,
-                    .rank = query.rank,
-                    .from_step = query.from_step,
-                    .to_step = query.to_step};
-  std::vector<std::vector<SeriesPoint>> steps;  // used only when points are to be left out
-  bool go_on = true;
-  FS_RETURN_IF_ERROR(ReadFrames(frames, [&](StoredFrame stored) {
-    std::vector<SeriesPoint> points = PointsOf(stored.frame, query);
-    if (points.empty()) return true;
-    if (query.max_points > 0) {
-      steps.push_back(std::move(points));
-      return true;
+  if (query.backward) FS_RETURN_IF_ERROR(tail());
+  if (stopped) return OkStatus();
+  FS_ASSIGN_OR_RETURN(std::vector<Span> spans, source.Spans(query.from_step, query.to_step));
+  if (query.backward) std::reverse(spans.begin(), spans.end());
+  for (const Span& span : spans) {
+    FS_ASSIGN_OR_RETURN(std::vector<StoredFrame> frames,
+                        source.Frames(span, query.from_step, query.to_step, {}, query.every_incarnation));
+    if (query.backward) {
+      // Steps fall, incarnations of a step rise.
+      std::stable_sort(frames.begin(), frames.end(),
+                       [](const auto& a, const auto& b) { return a.frame.step > b.frame.step; });
     }
-    for (SeriesPoint& point : points) go_on = go_on && each(std::move(point));
-    return go_on;
-  }));
-  if (steps.empty()) return OkStatus();
-  for (const size_t i : Thinned(steps.size(), query.max_points)) {
-    for (SeriesPoint& point : steps[i]) {
-      if (!each(std::move(point))) return OkStatus();
+    for (StoredFrame& frame : frames) {
+      if (!give(std::move(frame))) return OkStatus();
     }
   }
-  return OkStatus();
+  return query.backward ? OkStatus() : tail();
 }
 
 Result<StoredFrame> StoreImpl::ReadStep(const StepQuery& query) const {
-  FrameQuery frames{.run = query.run,
-                    .attempt = query.attempt,
-                    .rank = query.rank,
-                    .from_step = query.exact ? query.step : kFirstStep,
-                    .to_step = query.step,
-                    .backward = true};
+  FS_ASSIGN_OR_RETURN(const Place place, Locate(query.run, query.attempt, query.rank));
+  FS_ASSIGN_OR_RETURN(const FrameSource source, See(place));
+  const int64_t from = query.exact ? query.step : kFirstStep;
+  const SeriesFilter filter{.signals = query.signals};
   std::optional<StoredFrame> found;
-  FS_RETURN_IF_ERROR(ReadFrames(frames, [&](StoredFrame stored) {
-    KeepSignals(query.signals, &stored.frame);
+  const auto take = [&](StoredFrame stored) {
     if (!query.signals.empty() && stored.frame.series.empty()) return true;
     found = std::move(stored);
     return false;
-  }));
+  };
+  bool stopped = false;
+  FS_RETURN_IF_ERROR(source.Tail(from, query.step, true, filter, false, take, &stopped));
+  if (!found) {
+    FS_ASSIGN_OR_RETURN(std::vector<Span> spans, source.Spans(from, query.step));
+    for (auto span = spans.rbegin(); span != spans.rend() && !found; ++span) {
+      FS_RETURN_IF_ERROR(NewestOfSpan(source, *span, from, query.step, filter, take));
+    }
+  }
   if (!found) {
     const std::string step = query.step == kLastStep ? "any step" : "step " + std::to_string(query.step);
     return Status(Code::kNotFound, "step: run '" + query.run + "' has no such frame " +
                                        (query.exact ? "at " : "at or before ") + step);
   }
+  found->rank = query.rank;
   return *std::move(found);
 }
 

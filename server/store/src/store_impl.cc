@@ -1,5 +1,6 @@
 #include "store_impl.h"
 
+#include "group_reader.h"
 #include "keys.h"
 
 namespace foreshock::store {
@@ -11,9 +12,24 @@ std::string NumberValue(uint32_t number) { return std::to_string(number); }
 
 Result<std::unique_ptr<Store>> Store::Open(const StoreOptions& options) {
   FS_ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(options));
-  auto store = std::make_unique<StoreImpl>(std::move(database));
+  auto store = std::make_unique<StoreImpl>(std::move(database), options);
   FS_RETURN_IF_ERROR(store->Load().Annotate("data folder " + options.folder));
+  store->Start();
   return std::unique_ptr<Store>(std::move(store));
+}
+
+void StoreImpl::Start() {
+  if (options_.seal_steps == 0) return;
+  sealer_ =
+      std::make_unique<Sealer>(Sealer::Work{.start = [this] { LookAtAll(); },
+                                            .full = [this](const FramesOf& source) { SealFull(source); },
+                                            .tick = [this] { Tick(); }},
+                               options_.tick);
+}
+
+StoreImpl::~StoreImpl() {
+  stopping_ = true;
+  sealer_.reset();
 }
 
 Result<SourceInfo> StoreImpl::OpenSource(const wire::Hello& hello, int64_t now_unix_ns) {
@@ -94,15 +110,26 @@ Status StoreImpl::MarkOldSteps(const SourceId& source, Batch* batch) {
     const AttemptEntry* before = registry_.FindAttempt(source.run, source.attempt);
     if (before == nullptr || before->world_size() > 1) return OkStatus();
   }
-  return db_->Scan(FramePrefix(source.run, source.attempt, 0), {},
-                   [&](std::string_view key, std::string_view) {
-                     if (const auto parts = ParseFrameKey(key)) {
-                       const std::string mark = UnmergedKey(source.run, source.attempt, parts->step);
-                       batch->Put(mark, {});
-                       marks_[mark] = stamp_;
-                     }
-                     return true;
-                   });
+  const FramesOf frames{source.run, source.attempt, 0};
+  FS_ASSIGN_OR_RETURN(const Layouts::Look look, layouts_.See(frames));
+  const auto mark = [&](int64_t step) {
+    const std::string key = UnmergedKey(source.run, source.attempt, step);
+    batch->Put(key, {});
+    marks_[key] = stamp_;
+  };
+  for (const SealedGroup& group : *look.groups) {
+    FS_ASSIGN_OR_RETURN(const GroupReader reader, GroupReader::Open(look.view, frames, group));
+    for (const int64_t step : reader.rows().steps) mark(step);
+  }
+  const auto scan = [&](Table table, auto parse) {
+    return look.view.Scan(SourcePrefix(table, source.run, source.attempt, 0), {},
+                          [&](std::string_view key, std::string_view) {
+                            if (const auto parts = parse(key)) mark(parts->step);
+                            return true;
+                          });
+  };
+  FS_RETURN_IF_ERROR(scan(Table::kKept, ParseKeptKey));
+  return scan(Table::kFrame, ParseFrameKey);
 }
 
 Origin StoreImpl::OriginOf(const SourceId& id) const {
@@ -127,8 +154,9 @@ Status StoreImpl::DeleteRun(const std::string& run) {
   }
   Batch batch;
   const auto drop = [&](const std::string& prefix) { batch.DeleteRange(prefix, PrefixEnd(prefix)); };
-  for (const Table table : {Table::kRun, Table::kAttempt, Table::kSource, Table::kCounters, Table::kFrame,
-                            Table::kEvent, Table::kQuarantine, Table::kUnmerged}) {
+  for (const Table table :
+       {Table::kRun, Table::kAttempt, Table::kSource, Table::kCounters, Table::kFrame, Table::kEvent,
+        Table::kQuarantine, Table::kUnmerged, Table::kGroup, Table::kChunk, Table::kKept}) {
     drop(TableRunPrefix(table, number));
   }
   drop(MetaRunPrefix(run));
@@ -139,6 +167,7 @@ Status StoreImpl::DeleteRun(const std::string& run) {
     std::unique_lock lock(registry_mutex_);
     registry_.runs.erase(number);
   }
+  layouts_.Forget(number);
   observers_.Each([&](Observer& observer) { observer.OnRunDeleted(run); });
   return OkStatus();
 }
@@ -204,6 +233,7 @@ Store::Stats StoreImpl::stats() const {
   stats.disk_bytes = stats.wal_bytes + db_->file_bytes();
   stats.synced_writes = db_->synced_writes();
   stats.records = records_;
+  stats.sealed_frames = sealed_frames_;
   return stats;
 }
 

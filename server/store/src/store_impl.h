@@ -1,6 +1,6 @@
 // The Store over one RocksDB. Writers are serialised by write_mutex_, which is held while the observers hear
 // of what was written, so that they hear it in the order of durability. Lock order: write_mutex_,
-// observers_.mutex, registry_mutex_.
+// observers_.mutex, registry_mutex_; seal_mutex_ before all, the layouts' own lock after all.
 #pragma once
 
 #include <map>
@@ -9,16 +9,24 @@
 
 #include "database.h"
 #include "foreshock/server/store/store.h"
+#include "frame_source.h"
+#include "keys.h"
+#include "layout.h"
 #include "observers.h"
 #include "registry.h"
+#include "sealer.h"
 
 namespace foreshock::store {
 
 class StoreImpl final : public Store {
  public:
-  explicit StoreImpl(std::unique_ptr<Database> database) : db_(std::move(database)) {}
+  StoreImpl(std::unique_ptr<Database> database, const StoreOptions& options)
+      : options_(options), db_(std::move(database)) {}
+  ~StoreImpl() override;
   // Checks the format and reads the registry.
   Status Load();
+  // Begins to seal in the background.
+  void Start();
 
   Result<SourceInfo> OpenSource(const wire::Hello& hello, int64_t now_unix_ns) override;
   Result<std::vector<AppendOutcome>> AppendRecords(std::span<const Append> records) override;
@@ -53,6 +61,7 @@ class StoreImpl final : public Store {
   Listening listening() const override;
   Status health() const override { return db_->health(); }
   Stats stats() const override;
+  Status Settle() override;
 
  private:
   // What AppendRecords is about to make true.
@@ -61,7 +70,8 @@ class StoreImpl final : public Store {
     std::map<SourceId, SourceInfo> sources;  // as they will be
     std::vector<AppendOutcome> outcomes;
     std::map<std::string, uint64_t> marks;  // keys of kUnmerged
-    bool changes = false;                   // beyond counting duplicates
+    std::vector<std::pair<FramesOf, int64_t>> frames;
+    bool changes = false;  // beyond counting duplicates
   };
   // Where the frames of a query are.
   struct Place {
@@ -74,10 +84,23 @@ class StoreImpl final : public Store {
   uint32_t WorldOf(const SourceId& attempt) const;  // 0: not there
   Origin OriginOf(const SourceId& id) const;
   SourceInfo NewSource(const wire::Hello& hello, int64_t now_unix_ns, Registry* registry, Batch* batch);
+  Result<FrameSource> See(const Place& place) const;
+  int64_t FirstUnmerged(const FramesOf& source) const;
+  bool IsNewestRecord(const FrameKeyParts& key) const;
+  // Seals the oldest open frames of a source when they make a group of that many rows; false: nothing done.
+  Result<bool> SealOnce(const FramesOf& source, uint32_t least_rows);
+  void SealFull(const FramesOf& source);
+  std::vector<FramesOf> AllSources() const;
+  void LookAtAll();
+  void Tick();
+  void WillAppend(const FramesOf& source, int64_t step);
   Status MarkOldSteps(const SourceId& source, Batch* batch);
   Result<Place> Locate(const std::string& run, const std::string& attempt, uint32_t rank) const;
 
+  const StoreOptions options_;
   const std::unique_ptr<Database> db_;
+  mutable Layouts layouts_{db_.get()};
+  std::mutex seal_mutex_;                  // one group at a time
   std::mutex write_mutex_;                 // one writer at a time
   std::map<std::string, uint64_t> marks_;  // guarded by write_mutex_: key of kUnmerged -> stamp
   std::atomic<uint64_t> stamp_{1};
@@ -86,6 +109,12 @@ class StoreImpl final : public Store {
   mutable std::shared_mutex registry_mutex_;  // guards registry_; written only under write_mutex_ as well
   Registry registry_;
   Observers observers_;
+  std::atomic<uint64_t> sealed_frames_{0};
+  std::atomic<bool> unsettled_{false};  // something was sealed since the last flush
+  std::atomic<bool> stopping_{false};
+  std::map<FramesOf, uint64_t> open_before_;  // of the sealer's thread alone, as the next
+  uint64_t records_before_ = 0;
+  std::unique_ptr<Sealer> sealer_;  // ends first
 };
 
 }  // namespace foreshock::store

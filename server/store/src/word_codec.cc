@@ -12,8 +12,8 @@ namespace {
 
 enum PlaneForm : uint8_t { kOneByte = 0, kPlain = 1, kZstd = 2 };
 
-constexpr int kLevel = 1;               // higher levels look for repetitions that noise does not have
-constexpr size_t kLeastForZstd = 24;    // shorter planes are not worth a header
+constexpr int kLevel = 1;                // higher levels look for repetitions that noise does not have
+constexpr size_t kLeastForZstd = 24;     // shorter planes are not worth a header
 constexpr double kWorthwhileBits = 7.7;  // a byte; planes with more stay as they are
 
 struct FreeContext {
@@ -87,9 +87,7 @@ const uint8_t* ReadPlane(ByteReader* reader, size_t count, std::string* scratch)
   return reinterpret_cast<const uint8_t*>(scratch->data());
 }
 
-uint32_t Fold(uint32_t difference) {
-  return difference << 1 ^ (0 - (difference >> 31));
-}
+uint32_t Fold(uint32_t difference) { return difference << 1 ^ (0 - (difference >> 31)); }
 uint32_t Unfold(uint32_t folded) { return folded >> 1 ^ (0 - (folded & 1)); }
 
 }  // namespace

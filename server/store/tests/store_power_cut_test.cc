@@ -20,7 +20,7 @@ struct Expectation {
 };
 
 // Appends a random number of steps 1, 2, 3, ... with their events, in batches. Small write buffers make
-// RocksDB flush, switch logs and compact meanwhile.
+// RocksDB flush, switch logs and compact meanwhile; frames are sealed in the background.
 void Live(Store& store, std::mt19937_64& random, Expectation* expectation) {
   const auto source = store.OpenSource(HelloOf("run"), 1);
   if (!source.ok()) return;
@@ -39,6 +39,7 @@ void Live(Store& store, std::mt19937_64& random, Expectation* expectation) {
     if (store.AppendRecords(records.list).ok()) expectation->acknowledged = next - 1;
     const std::vector<MetaEntry> meta = {{"alert", "run", "last", std::to_string(next - 1)}};
     store.PutMeta(meta).IgnoreError();
+    if (random() % 10 == 0) store.Settle().IgnoreError();
   }
 }
 
@@ -71,7 +72,12 @@ bool SurvivesPowerCuts(uint64_t seed, bool ignore_syncs) {
   Expectation expectation;
   for (int life = 0; life < 6; ++life) {
     test::PowerCutEnv env(files);
-    auto store = Store::Open({.folder = "/db", .write_buffer_bytes = 64 << 10, .env = env.get()});
+    auto store = Store::Open({.folder = "/db",
+                              .write_buffer_bytes = 64 << 10,
+                              .seal_steps = 4,
+                              .keep_open_steps = 1,
+                              .tick = std::chrono::milliseconds(1),
+                              .env = env.get()});
     if (!store.ok()) {
       EXPECT_TRUE(ignore_syncs) << "seed " << seed << ": " << store.status().ToString();
       return false;

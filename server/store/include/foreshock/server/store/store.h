@@ -11,6 +11,7 @@
 // trouble is over. health() says meanwhile what is wrong.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -38,7 +39,12 @@ struct StoreOptions {
   std::string folder = {};                 // created when missing
   uint64_t write_buffer_bytes = 64 << 20;  // more: fewer, larger files; the log on disk stays below ~4x
   uint64_t block_cache_bytes = 64 << 20;   // more: faster repeated reads
-  rocksdb::Env* env = nullptr;             // tests: another file system; not owned
+  // Frames are open (as they came) until so many steps of a rank can be sealed into columns. More: better
+  // compression, longer reading of one step. 0: nothing is sealed.
+  uint32_t seal_steps = 64;
+  uint32_t keep_open_steps = 16;         // the newest steps of a rank stay open: quick to read whole
+  std::chrono::milliseconds tick{5000};  // how often ranks are looked at that fell silent
+  rocksdb::Env* env = nullptr;           // tests: another file system; not owned
 };
 
 // Frames of one attempt, by rising step. An empty attempt means the newest one.
@@ -179,9 +185,14 @@ class Store {
     uint64_t wal_bytes = 0;   // of the write-ahead logs on disk
     uint64_t disk_bytes = 0;  // of all files
     uint64_t synced_writes = 0;
-    uint64_t records = 0;  // appended since Open
+    uint64_t records = 0;        // appended since Open
+    uint64_t sealed_frames = 0;  // since Open
   };
   virtual Stats stats() const = 0;
+
+  // Seals all that can be sealed and gives back the space, which happens by itself when it is quiet. For
+  // tests, measurements and tools. The first error, if any; what was done stays done.
+  virtual Status Settle() = 0;
 };
 
 }  // namespace foreshock::store

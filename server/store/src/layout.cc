@@ -1,0 +1,171 @@
+#include "layout.h"
+
+#include <algorithm>
+
+#include "bytes.h"
+#include "keys.h"
+
+namespace foreshock::store {
+namespace {
+
+constexpr uint8_t kVersion = 1;
+
+void SetLastSoFar(SealedGroups* groups, size_t from) {
+  for (size_t i = from; i < groups->size(); ++i) {
+    SealedGroup& group = (*groups)[i];
+    group.last_so_far = i == 0 ? group.last : std::max(group.last, (*groups)[i - 1].last_so_far);
+  }
+}
+
+void Insert(const SealedGroup& group, SealedGroups* groups) {
+  const auto at = std::upper_bound(groups->begin(), groups->end(), group, [](const auto& a, const auto& b) {
+    return std::pair(a.first, a.seal) < std::pair(b.first, b.seal);
+  });
+  const auto index = static_cast<size_t>(at - groups->begin());
+  groups->insert(at, group);
+  SetLastSoFar(groups, index);
+}
+
+}  // namespace
+
+std::string EncodeGroup(const SealedGroup& group) {
+  std::string value;
+  ByteWriter w(&value);
+  w.U8(kVersion);
+  w.Varint(ZigZag(group.last));
+  w.Varint(group.rows);
+  w.Varint(group.incarnation);
+  return value;
+}
+
+bool DecodeGroup(std::string_view value, SealedGroup* group) {
+  ByteReader r(value);
+  if (r.U8() != kVersion) return false;
+  group->last = UnZigZag(r.Varint());
+  group->rows = static_cast<uint32_t>(r.Size(UINT32_MAX));
+  group->incarnation = static_cast<uint32_t>(r.Size(UINT32_MAX));
+  return r.at_end() && group->last >= group->first;
+}
+
+Result<Layouts::Entry> Layouts::Load(const FramesOf& source, const Database::View& view) const {
+  Entry entry;
+  Status trouble;
+  const auto prefix = [&](Table table) {
+    return SourcePrefix(table, source.run, source.attempt, source.rank);
+  };
+  FS_RETURN_IF_ERROR(view.Scan(prefix(Table::kGroup), {}, [&](std::string_view key, std::string_view value) {
+    const auto parts = ParseGroupKey(key);
+    SealedGroup group;
+    if (parts) group.first = parts->first_step, group.seal = parts->seal;
+    if (!parts || !DecodeGroup(value, &group)) {
+      trouble = Status(Code::kDataLoss, "sealed group: malformed entry");
+      return false;
+    }
+    entry.next_seal = std::max(entry.next_seal, group.seal + 1);
+    entry.groups->push_back(group);
+    return true;
+  }));
+  if (!trouble.ok()) return trouble;
+  SetLastSoFar(entry.groups.get(), 0);
+  FS_RETURN_IF_ERROR(view.Scan(prefix(Table::kKept), {}, [&](std::string_view, std::string_view) {
+    entry.kept = true;
+    return false;
+  }));
+  FS_RETURN_IF_ERROR(view.Scan(prefix(Table::kFrame), {}, [&](std::string_view key, std::string_view) {
+    const auto parts = ParseFrameKey(key);
+    if (parts) entry.open_from = std::min(entry.open_from, parts->step);
+    ++entry.open_frames;
+    return true;
+  }));
+  return entry;
+}
+
+Result<Layouts::Look> Layouts::See(const FramesOf& source) {
+  const auto look = [](Database::View view, const Entry& entry) {
+    return Look{std::move(view), entry.groups, entry.kept, entry.open_from};
+  };
+  {
+    std::shared_lock lock(mutex_);
+    FS_ASSIGN_OR_RETURN(Database::View view, db_->Look());
+    const auto it = entries_.find(source);
+    if (it != entries_.end() && view.generation() == generation_) return look(std::move(view), it->second);
+  }
+  std::unique_lock lock(mutex_);
+  FS_ASSIGN_OR_RETURN(Database::View view, db_->Look());
+  if (view.generation() != generation_) entries_.clear();
+  generation_ = view.generation();
+  auto it = entries_.find(source);
+  if (it == entries_.end()) {
+    FS_ASSIGN_OR_RETURN(Entry entry, Load(source, view));
+    it = entries_.emplace(source, std::move(entry)).first;
+  }
+  return look(std::move(view), it->second);
+}
+
+uint64_t Layouts::WillAppend(const FramesOf& source, int64_t step) {
+  std::unique_lock lock(mutex_);
+  const auto it = entries_.find(source);
+  if (it == entries_.end() || generation_ != db_->generation()) {
+    lock.unlock();
+    // The frame itself is not there yet: loaded first, then counted.
+    if (!See(source).ok()) return 0;
+    lock.lock();
+  }
+  const auto loaded = entries_.find(source);
+  if (loaded == entries_.end()) return 0;
+  Entry& entry = loaded->second;
+  entry.open_from = std::min(entry.open_from, step);
+  entry.least_since_start = std::min(entry.least_since_start, step);
+  return ++entry.open_frames;
+}
+
+Result<Layouts::Sealing> Layouts::StartSealing(const FramesOf& source) {
+  FS_ASSIGN_OR_RETURN(Look look, See(source));
+  std::unique_lock lock(mutex_);
+  const auto it = entries_.find(source);
+  if (it == entries_.end()) return Status(Code::kUnavailable, "sealing: the database was opened anew");
+  it->second.least_since_start = kNever;
+  return Sealing{std::move(look), it->second.next_seal};
+}
+
+int64_t Layouts::LeastSinceStart(const FramesOf& source) const {
+  std::shared_lock lock(mutex_);
+  const auto it = entries_.find(source);
+  return it == entries_.end() ? kNever : it->second.least_since_start;
+}
+
+Status Layouts::Sealed(const FramesOf& source, uint64_t generation, Database* db, Batch& batch,
+                       const Change& change) {
+  std::unique_lock lock(mutex_);
+  const auto it = entries_.find(source);
+  if (it == entries_.end() || generation_ != generation || db->generation() != generation) {
+    return Status(Code::kFailedPrecondition, "sealing: the database was opened anew");
+  }
+  FS_RETURN_IF_ERROR(db->WriteUnlogged(batch));
+  Entry& entry = it->second;
+  if (entry.groups.use_count() > 1) entry.groups = std::make_shared<SealedGroups>(*entry.groups);
+  for (const SealedGroup& group : change.groups) {
+    Insert(group, entry.groups.get());
+    entry.next_seal = std::max(entry.next_seal, group.seal + 1);
+  }
+  entry.kept = entry.kept || change.kept;
+  entry.open_frames -= std::min(entry.open_frames, change.frames);
+  entry.open_from = std::min(change.open_from, entry.least_since_start);
+  return OkStatus();
+}
+
+std::vector<Layouts::Open> Layouts::ListOpen() const {
+  std::shared_lock lock(mutex_);
+  std::vector<Open> list;
+  for (const auto& [source, entry] : entries_) {
+    if (entry.open_frames > 0) list.push_back({source, entry.open_frames});
+  }
+  return list;
+}
+
+void Layouts::Forget(uint32_t run) {
+  std::unique_lock lock(mutex_);
+  std::erase_if(entries_, [&](const auto& entry) { return entry.first.run == run; });
+}
+
+}  // namespace foreshock::store

@@ -1,0 +1,192 @@
+// Sealing: open frames of a source become a group of columns.
+//
+// The frames are durable already; sealing only gives them another form, in one batch that is not logged.
+// Whatever a crash takes away of it, it takes away whole: then the frames are still open.
+#include <set>
+
+#include "foreshock/base/logging.h"
+#include "seal_plan.h"
+#include "store_impl.h"
+
+namespace foreshock::store {
+namespace {
+
+constexpr size_t kMaxBytesAtOnce = 24u << 20;  // of frames read for one group
+constexpr uint32_t kRowsWhenQuiet = 16;        // tails of fewer steps stay open
+
+std::string KeptValue(uint32_t seal, const std::string& payload) {
+  std::string value;
+  for (int shift = 24; shift >= 0; shift -= 8) value.push_back(static_cast<char>(seal >> shift));
+  return value.append(payload);
+}
+
+void AddGroup(const FramesOf& source, uint32_t seal, uint32_t incarnation, GroupBuilder* builder,
+              Batch* batch, Layouts::Change* change) {
+  SealedGroup group;
+  group.first = builder->first_step();
+  group.last = builder->last_step();
+  group.seal = seal;
+  group.incarnation = incarnation;
+  group.rows = static_cast<uint32_t>(builder->size());
+  const SourceId id{source.run, source.attempt, source.rank, 0};
+  batch->Put(GroupKey(Table::kGroup, id, group.first, seal), EncodeGroup(group));
+  const std::string prefix = GroupKey(Table::kChunk, id, group.first, seal);
+  for (const auto& [name, bytes] : builder->Encode()) {
+    std::string key = prefix;
+    AppendColumn(name, &key);
+    batch->Put(key, bytes);
+  }
+  change->groups.push_back(group);
+}
+
+}  // namespace
+
+// The lowest step that still waits for its merge: it is read soon, and stays open until then.
+int64_t StoreImpl::FirstUnmerged(const FramesOf& source) const {
+  if (source.rank == kMerged) return kNever;
+  const auto it = marks_.lower_bound(UnmergedKey(source.run, source.attempt, kFirstStep));
+  if (it == marks_.end()) return kNever;
+  const auto parts = ParseUnmergedKey(it->first);
+  const bool ours = parts && parts->source.run == source.run && parts->source.attempt == source.attempt;
+  return ours ? parts->step : kNever;
+}
+
+bool StoreImpl::IsNewestRecord(const FrameKeyParts& key) const {
+  std::shared_lock lock(registry_mutex_);
+  const SourceInfo* info = registry_.FindSource(key.source);
+  return info != nullptr && info->durable_seq <= key.seq;
+}
+
+Result<bool> StoreImpl::SealOnce(const FramesOf& source, uint32_t least_rows) {
+  std::lock_guard one_at_a_time(seal_mutex_);
+  std::optional<Layouts::Sealing> start;
+  int64_t unmerged = kNever;
+  {
+    std::lock_guard write(write_mutex_);
+    FS_ASSIGN_OR_RETURN(Layouts::Sealing sealing, layouts_.StartSealing(source));
+    start.emplace(std::move(sealing));
+    unmerged = FirstUnmerged(source);
+  }
+  const uint64_t generation = start->look.view.generation();
+  const uint32_t keep = options_.keep_open_steps;
+  std::vector<OpenRecord> records;
+  std::vector<int64_t> steps;
+  size_t bytes = 0;
+  bool more = false;
+  FS_RETURN_IF_ERROR(
+      start->look.view.Scan(FramePrefix(source.run, source.attempt, source.rank),
+                            FramePrefix(source.run, source.attempt, source.rank, start->look.open_from),
+                            [&](std::string_view key, std::string_view value) {
+                              const auto parts = ParseFrameKey(key);
+                              if (!parts || parts->step >= unmerged) return false;
+                              if (steps.empty() || steps.back() != parts->step) {
+                                more = steps.size() >= options_.seal_steps + keep || bytes > kMaxBytesAtOnce;
+                                steps.push_back(parts->step);
+                              }
+                              if (more) return false;
+                              bytes += value.size();
+                              records.push_back({*parts, std::string(value)});
+                              return true;
+                            }));
+  start->look.groups.reset();
+  const size_t available = steps.size() - (more ? 1 : 0);
+  const size_t take = available > keep ? std::min<size_t>(available - keep, options_.seal_steps) : 0;
+  if (take == 0 || (take < least_rows && bytes <= kMaxBytesAtOnce)) return false;
+  const int64_t beyond = take < steps.size() ? steps[take] : kNever;
+  std::erase_if(records, [&](const OpenRecord& record) { return record.key.step >= beyond; });
+  SealPlan plan = PlanSealing(records, [this](const FrameKeyParts& key) { return IsNewestRecord(key); });
+  if (plan.closed.empty()) return false;
+
+  Batch batch;
+  Layouts::Change change;
+  uint32_t seal = start->next_seal;
+  for (auto& [incarnation, builder] : plan.groups) {
+    AddGroup(source, seal++, incarnation, &builder, &batch, &change);
+  }
+  for (const size_t i : plan.kept) {
+    const FrameKeyParts& key = records[i].key;
+    batch.Put(FrameKey(Table::kKept, key.source, key.step, key.seq),
+              KeptValue(start->next_seal, records[i].payload));
+  }
+  for (const size_t i : plan.closed) {
+    const FrameKeyParts& key = records[i].key;
+    batch.Delete(FrameKey(key.source, key.step, key.seq));
+  }
+  change.kept = !plan.kept.empty();
+  change.frames = plan.closed.size();
+  // Past a step that waits for its merge nothing was looked at.
+  change.open_from = std::min(beyond, unmerged);
+  for (const int64_t step : plan.left) change.open_from = std::min(change.open_from, step);
+  start.reset();
+
+  std::lock_guard write(write_mutex_);
+  {
+    std::shared_lock lock(registry_mutex_);
+    if (registry_.FindAttempt(source.run, source.attempt) == nullptr) return false;
+  }
+  // A merged frame may have been written anew under the key that is about to be deleted.
+  if (source.rank == kMerged && layouts_.LeastSinceStart(source) <= records.back().key.step) return true;
+  FS_RETURN_IF_ERROR(layouts_.Sealed(source, generation, db_.get(), batch, change));
+  sealed_frames_ += plan.closed.size();
+  unsettled_ = true;
+  return true;
+}
+
+void StoreImpl::SealFull(const FramesOf& source) {
+  for (;;) {
+    const Result<bool> sealed = SealOnce(source, options_.seal_steps);
+    if (!sealed.ok()) LogDebug("server/store", "cannot seal at present", {{"error", sealed.status()}});
+    if (!sealed.ok() || !*sealed) return;
+  }
+}
+
+std::vector<FramesOf> StoreImpl::AllSources() const {
+  std::shared_lock lock(registry_mutex_);
+  std::set<FramesOf> sources;
+  for (const auto& [number, run] : registry_.runs) {
+    for (const auto& [attempt_number, attempt] : run.attempts) {
+      for (const auto& [key, source] : attempt.sources) sources.insert({number, attempt_number, key.first});
+      if (attempt.world_size() > 1) sources.insert({number, attempt_number, kMerged});
+    }
+  }
+  return {sources.begin(), sources.end()};
+}
+
+Status StoreImpl::Settle() {
+  for (const FramesOf& source : AllSources()) {
+    for (bool go_on = true; go_on;) {
+      FS_ASSIGN_OR_RETURN(go_on, SealOnce(source, 1));
+    }
+  }
+  unsettled_ = false;
+  FS_RETURN_IF_ERROR(db_->Flush());
+  // Frames that are sealed stand in older files beside the notes of their deletion.
+  const std::string frames = TablePrefix(Table::kFrame);
+  return db_->Compact(frames, PrefixEnd(frames));
+}
+
+// What stood open when the server ended is known to the sealer again.
+void StoreImpl::LookAtAll() {
+  for (const FramesOf& source : AllSources()) {
+    if (stopping_) return;
+    layouts_.See(source).IgnoreError();
+  }
+}
+
+// Seals the tails of sources of which nothing came since the last tick.
+void StoreImpl::Tick() {
+  std::map<FramesOf, uint64_t> open;
+  for (const Layouts::Open& source : layouts_.ListOpen()) {
+    open[source.source] = source.frames;
+    const auto before = open_before_.find(source.source);
+    const bool quiet = before != open_before_.end() && before->second == source.frames;
+    if (stopping_ || !quiet || source.frames <= options_.keep_open_steps) continue;
+    SealOnce(source.source, kRowsWhenQuiet).IgnoreError();
+  }
+  open_before_ = std::move(open);
+  const uint64_t records = records_;
+  if (records == records_before_ && unsettled_.exchange(false) && !db_->Flush().ok()) unsettled_ = true;
+  records_before_ = records;
+}
+
+}  // namespace foreshock::store

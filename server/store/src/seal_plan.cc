@@ -1,0 +1,75 @@
+#include "seal_plan.h"
+
+#include "foreshock/server/store/parts.h"
+#include "foreshock/wire/codec.h"
+
+namespace foreshock::store {
+namespace {
+
+// The frame of records [begin, end), nullopt when they must stay as they are.
+std::optional<wire::Frame> Whole(const std::vector<OpenRecord>& records,
+                                 const std::vector<wire::Frame>& frames, size_t begin, size_t first,
+                                 size_t end) {
+  std::vector<wire::Frame> parts;
+  for (size_t i = first; i < end; ++i) {
+    if (wire::Encode(frames[i - begin]) != records[i].payload) return std::nullopt;
+    parts.push_back(frames[i - begin]);
+  }
+  wire::Frame whole = JoinParts(std::move(parts));
+  if (whole.parts > 1) return std::nullopt;
+  return whole;
+}
+
+bool LacksParts(const std::vector<wire::Frame>& frames) {
+  return frames.back().parts > 1 && frames.back().part + 1 < frames.back().parts;
+}
+
+// Records [begin, end) of one step and incarnation.
+void PlanStep(const std::vector<OpenRecord>& records, size_t begin, size_t end,
+              const std::function<bool(const FrameKeyParts&)>& may_grow, SealPlan* plan) {
+  const FrameKeyParts& key = records[begin].key;
+  std::vector<wire::Frame> frames;
+  for (size_t i = begin; i < end; ++i) {
+    Result<wire::Frame> frame = wire::DecodeFrame(records[i].payload);
+    if (!frame.ok()) break;
+    frames.push_back(std::move(frame).value());
+  }
+  size_t first = end;  // of the newest frame's parts
+  if (frames.size() == end - begin) {
+    if (LacksParts(frames) && may_grow(records[end - 1].key)) {
+      plan->left.push_back(key.step);
+      return;
+    }
+    const auto first_seq = [&](size_t i) { return frames[i - begin].seq - frames[i - begin].part; };
+    first = end - 1;
+    while (first > begin && frames[first - begin].parts > 1 && first_seq(first - 1) == first_seq(end - 1))
+      --first;
+    const auto whole = Whole(records, frames, begin, first, end);
+    if (!whole || !plan->groups[key.source.incarnation].Add(*whole)) first = end;
+  }
+  for (size_t i = begin; i < end; ++i) {
+    if (i < first) plan->kept.push_back(i);
+    plan->closed.push_back(i);
+  }
+}
+
+}  // namespace
+
+SealPlan PlanSealing(const std::vector<OpenRecord>& records,
+                     const std::function<bool(const FrameKeyParts&)>& may_grow) {
+  SealPlan plan;
+  for (size_t begin = 0; begin < records.size();) {
+    const FrameKeyParts& key = records[begin].key;
+    size_t end = begin + 1;
+    while (end < records.size() && records[end].key.step == key.step &&
+           records[end].key.source.incarnation == key.source.incarnation) {
+      ++end;
+    }
+    PlanStep(records, begin, end, may_grow, &plan);
+    begin = end;
+  }
+  std::erase_if(plan.groups, [](const auto& entry) { return entry.second.size() == 0; });
+  return plan;
+}
+
+}  // namespace foreshock::store
