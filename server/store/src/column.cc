@@ -22,12 +22,6 @@ void AppendFloats(const std::vector<float>& from, std::vector<uint32_t>* to) {
   if (!from.empty()) std::memcpy(to->data() + base, from.data(), from.size() * sizeof(float));
 }
 
-void AppendBits(const std::vector<uint8_t>& bits, size_t count, std::vector<uint8_t>* given,
-                std::vector<uint8_t>* to) {
-  given->push_back(bits.empty() ? 0 : 1);
-  for (size_t i = 0; i < count; ++i) to->push_back(!bits.empty() && bits[i] != 0 ? 1 : 0);
-}
-
 // Entries of a row of `per_head * count` words at the places, or all.
 std::vector<float> Floats(const std::vector<uint32_t>& words, size_t row, size_t width, size_t per_head,
                           const std::vector<size_t>* places) {
@@ -54,31 +48,48 @@ std::vector<uint8_t> Bits(const std::vector<uint8_t>& bits, size_t row, size_t c
   return out;
 }
 
-bool AnySet(const std::vector<uint8_t>& bits) {
-  return std::any_of(bits.begin(), bits.end(), [](uint8_t bit) { return bit != 0; });
-}
-
 std::vector<int64_t> Wide(const std::vector<uint32_t>& values) { return {values.begin(), values.end()}; }
 
 }  // namespace
 
-std::optional<Shape> ShapeOf(const wire::Series& s) {
+bool IsSound(const wire::Series& s) {
+  if (s.signal == 0 || s.heads.size() > kMaxHeadsOfShape) return false;
+  if (s.values_per_head == 0 || s.values_per_head > wire::kMaxValuesPerHead) return false;
+  if (s.layer && *s.layer == 0xFFFFFFFF) return false;  // stands for "none" in keys
   const size_t count = s.count(), width = count * s.values_per_head;
-  const auto fits = [&](size_t size, size_t full) { return size == 0 || size == full; };
-  if (s.signal == 0 || s.heads.size() > kMaxHeadsOfShape || s.values_per_head == 0) return std::nullopt;
-  if (s.values.size() != width || width > wire::kMaxFrameFloats) return std::nullopt;
-  if (!fits(s.weights.size(), count) && s.weights.size() != 1) return std::nullopt;
-  if (!fits(s.moments.size(), count * wire::kMomentsPerHead)) return std::nullopt;
-  if (!fits(s.direction_hash.size(), count) || !fits(s.present.size(), count)) return std::nullopt;
-  if (!fits(s.rotated.size(), count)) return std::nullopt;
-  if (s.layer && *s.layer == 0xFFFFFFFF) return std::nullopt;  // stands for "none" in keys
-  return Shape{s.signal,
-               s.layer,
-               s.heads,
-               s.values_per_head,
-               static_cast<uint32_t>(s.weights.size()),
-               !s.moments.empty(),
-               !s.direction_hash.empty()};
+  const auto fits = [](size_t size, size_t full) { return size == 0 || size == full; };
+  return s.values.size() == width && width <= wire::kMaxFrameFloats &&
+         (fits(s.weights.size(), count) || s.weights.size() == 1) &&
+         fits(s.moments.size(), count * wire::kMomentsPerHead) && fits(s.direction_hash.size(), count) &&
+         fits(s.present.size(), count) && fits(s.rotated.size(), count);
+}
+
+Shape ShapeOf(const wire::Series& s) {
+  return {s.signal,
+          s.layer,
+          s.heads,
+          s.values_per_head,
+          static_cast<uint32_t>(s.weights.size()),
+          !s.moments.empty(),
+          !s.direction_hash.empty()};
+}
+
+bool HasShape(const wire::Series& s, const Shape& shape) {
+  return s.signal == shape.signal && s.layer == shape.layer && s.values_per_head == shape.values_per_head &&
+         s.weights.size() == shape.weights && s.moments.empty() != shape.moments &&
+         s.direction_hash.empty() != shape.hashes && s.heads == shape.heads;
+}
+
+void Column::RowBits::Add(size_t row, size_t count, const std::vector<uint8_t>& list) {
+  if (list.empty()) return;
+  Fill(row, count);
+  given.push_back(1);
+  for (const uint8_t bit : list) bits.push_back(bit != 0 ? 1 : 0);
+}
+
+void Column::RowBits::Fill(size_t rows, size_t count) {
+  given.resize(rows, 0);
+  bits.resize(rows * count, 0);
 }
 
 void Column::Add(size_t group_row, int64_t step, const wire::Series& series) {
@@ -92,9 +103,11 @@ void Column::Add(size_t group_row, int64_t step, const wire::Series& series) {
     hashes_.push_back(static_cast<uint32_t>(hash >> 32));
   }
   flags_.push_back(series.flags);
-  AppendBits(series.present, shape_.count(), &has_present_, &present_);
-  AppendBits(series.rotated, shape_.count(), &has_rotated_, &rotated_);
-  offsets_.push_back(series.step_offsets);
+  present_.Add(rows() - 1, shape_.count(), series.present);
+  rotated_.Add(rows() - 1, shape_.count(), series.rotated);
+  if (series.step_offsets.empty()) return;
+  offsets_.resize(rows());
+  offsets_.back() = series.step_offsets;
 }
 
 wire::Series Column::Row(size_t row, const std::vector<size_t>* places) const {
@@ -125,9 +138,9 @@ wire::Series Column::Row(size_t row, const std::vector<size_t>* places) const {
     }
   }
   s.flags = static_cast<uint32_t>(flags_[row]);
-  if (has_present_[row] != 0) s.present = Bits(present_, row, count, places);
-  if (has_rotated_[row] != 0) s.rotated = Bits(rotated_, row, count, places);
-  s.step_offsets = offsets_[row];
+  if (present_.Has(row)) s.present = Bits(present_.bits, row, count, places);
+  if (rotated_.Has(row)) s.rotated = Bits(rotated_.bits, row, count, places);
+  if (row < offsets_.size()) s.step_offsets = offsets_[row];
   return s;
 }
 
@@ -135,14 +148,11 @@ std::string Column::Encode(uint32_t variants) const {
   std::string out;
   out.reserve(values_.size() * 3 + 128);
   ByteWriter w(&out);
-  const bool offsets =
-      std::any_of(offsets_.begin(), offsets_.end(), [](const auto& o) { return !o.empty(); });
-  const uint8_t parts =
-      static_cast<uint8_t>((shape_.moments ? kMoments : 0) | (shape_.hashes ? kHashes : 0) |
-                           (AnySet(has_present_) ? kPresent : 0) | (AnySet(has_rotated_) ? kRotated : 0) |
-                           (offsets ? kOffsets : 0));
+  const int parts = (shape_.moments ? kMoments : 0) | (shape_.hashes ? kHashes : 0) |
+                    (present_.given.empty() ? 0 : kPresent) | (rotated_.given.empty() ? 0 : kRotated) |
+                    (offsets_.empty() ? 0 : kOffsets);
   w.U8(kVersion);
-  w.U8(parts);
+  w.U8(static_cast<uint8_t>(parts));
   w.Varint(variants);
   w.Varint(rows());
   w.Ints(group_rows_);
@@ -156,17 +166,17 @@ std::string Column::Encode(uint32_t variants) const {
   if (shape_.weights > 0) PutWords(weights_, shape_.weights, &out);
   if (shape_.moments) PutWords(moments_, shape_.count() * wire::kMomentsPerHead, &out);
   if (shape_.hashes) PutWords(hashes_, shape_.count() * 2, &out);
-  if ((parts & kPresent) != 0) {
-    PutBits(has_present_, &out);
-    PutBits(present_, &out);
-  }
-  if ((parts & kRotated) != 0) {
-    PutBits(has_rotated_, &out);
-    PutBits(rotated_, &out);
+  for (const RowBits* list : {&present_, &rotated_}) {
+    if (list->given.empty()) continue;
+    RowBits filled = *list;
+    filled.Fill(rows(), shape_.count());
+    PutBits(filled.given, &out);
+    PutBits(filled.bits, &out);
   }
   if ((parts & kOffsets) != 0) {
     std::vector<int64_t> counts, all;
-    for (const auto& row : offsets_) {
+    for (size_t i = 0; i < rows(); ++i) {
+      const std::vector<uint32_t> row = i < offsets_.size() ? offsets_[i] : std::vector<uint32_t>();
       counts.push_back(static_cast<int64_t>(row.size()));
       all.insert(all.end(), row.begin(), row.end());
     }
@@ -208,15 +218,12 @@ Result<Column> Column::Decode(uint16_t signal, std::optional<uint32_t> layer, st
     return malformed("moments");
   }
   if (c.shape_.hashes && !ReadWords(&r, rows, count * 2, &c.hashes_)) return malformed("hashes");
-  c.has_present_.assign(rows, 0);
-  c.has_rotated_.assign(rows, 0);
-  c.offsets_.assign(rows, {});
   if ((parts & kPresent) != 0 &&
-      !(ReadBits(&r, rows, &c.has_present_) && ReadBits(&r, rows * count, &c.present_))) {
+      !(ReadBits(&r, rows, &c.present_.given) && ReadBits(&r, rows * count, &c.present_.bits))) {
     return malformed("presence");
   }
   if ((parts & kRotated) != 0 &&
-      !(ReadBits(&r, rows, &c.has_rotated_) && ReadBits(&r, rows * count, &c.rotated_))) {
+      !(ReadBits(&r, rows, &c.rotated_.given) && ReadBits(&r, rows * count, &c.rotated_.bits))) {
     return malformed("rotated");
   }
   if ((parts & kOffsets) != 0) {
@@ -230,6 +237,7 @@ Result<Column> Column::Decode(uint16_t signal, std::optional<uint32_t> layer, st
     const std::vector<int64_t> all = r.Ints(total);
     if (!r.ok()) return malformed("offsets");
     size_t next = 0;
+    c.offsets_.resize(rows);
     for (size_t row = 0; row < rows; ++row) {
       for (int64_t i = 0; i < counts[row]; ++i) {
         c.offsets_[row].push_back(static_cast<uint32_t>(all[next++]));

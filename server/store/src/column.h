@@ -26,8 +26,11 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-// The shape of a series; nullopt when its arrays do not fit each other (no decoder gives such a one).
-std::optional<Shape> ShapeOf(const wire::Series& series);
+// Whether the arrays of a series fit each other (no decoder gives one whose do not).
+bool IsSound(const wire::Series& series);
+// Of a sound series.
+Shape ShapeOf(const wire::Series& series);
+bool HasShape(const wire::Series& series, const Shape& shape);
 
 class Column {
  public:
@@ -59,9 +62,16 @@ class Column {
   std::vector<int64_t> group_rows_, steps_;
   std::vector<uint32_t> values_, weights_, moments_, hashes_;  // bits of floats; hashes as low and high words
   std::vector<int64_t> flags_;
-  std::vector<uint8_t> has_present_, has_rotated_;  // a row each: whether the list was there at all
-  std::vector<uint8_t> present_, rotated_;          // count() a row
-  std::vector<std::vector<uint32_t>> offsets_;
+  // A list of bits that a row may lack.
+  struct RowBits {
+    std::vector<uint8_t> given;  // a row each; empty: no row has one
+    std::vector<uint8_t> bits;   // count() a row
+    void Add(size_t row, size_t count, const std::vector<uint8_t>& list);
+    void Fill(size_t rows, size_t count);
+    bool Has(size_t row) const { return row < given.size() && given[row] != 0; }
+  };
+  RowBits present_, rotated_;
+  std::vector<std::vector<uint32_t>> offsets_;  // a row each; empty: no row has one
 };
 
 }  // namespace foreshock::store

@@ -67,37 +67,33 @@ Result<GroupRows> GroupRows::Decode(std::string_view bytes) {
 
 bool GroupBuilder::Add(const wire::Frame& frame) {
   if (frame.parts > 1 || size() >= kMaxRows || (size() > 0 && frame.step <= last_step())) return false;
-  std::vector<Shape> shapes;
-  std::map<std::pair<uint16_t, std::optional<uint32_t>>, size_t> seen;
   for (const wire::Series& series : frame.series) {
-    std::optional<Shape> shape = ShapeOf(series);
-    if (!shape) return false;
-    shapes.push_back(*std::move(shape));
+    if (!IsSound(series)) return false;
   }
   // Series keep their order: each is looked for behind the one before, and enters there where it is new.
   std::vector<size_t> targets;
-  std::vector<size_t> order = order_;
+  std::optional<std::vector<size_t>> grown;  // order_ with the new ones
   const size_t old_columns = columns_.size();
   size_t position = 0;
-  for (Shape& shape : shapes) {
+  for (const wire::Series& series : frame.series) {
+    const std::vector<size_t>& order = grown ? *grown : order_;
     size_t found = position;
-    while (found < order.size() && !(columns_[order[found]].shape() == shape)) ++found;
+    while (found < order.size() && !HasShape(series, columns_[order[found]].shape())) ++found;
     if (found == order.size()) {
-      order.insert(order.begin() + static_cast<ptrdiff_t>(position), columns_.size());
-      columns_.emplace_back(std::move(shape));
+      if (!grown) grown = order_;
+      grown->insert(grown->begin() + static_cast<ptrdiff_t>(position), columns_.size());
+      columns_.emplace_back(ShapeOf(series));
       found = position;
     }
-    targets.push_back(order[found]);
+    targets.push_back((grown ? *grown : order_)[found]);
     position = found + 1;
   }
-  if (columns_.size() != old_columns) {
-    for (const Column& column : columns_) {
-      if (++seen[{column.shape().signal, column.shape().layer}] > kMaxVariants) {
-        columns_.resize(old_columns);
-        return false;
-      }
+  if (grown) {
+    if (HasTooManyVariants()) {
+      columns_.resize(old_columns);
+      return false;
     }
-    order_ = std::move(order);
+    order_ = *std::move(grown);
   }
   for (size_t i = 0; i < targets.size(); ++i) columns_[targets[i]].Add(size(), frame.step, frame.series[i]);
   rows_.steps.push_back(frame.step);
@@ -107,6 +103,14 @@ bool GroupBuilder::Add(const wire::Frame& frame) {
   rows_.window_from.push_back(frame.window_from);
   rows_.skipped.push_back(frame.skipped ? 1 : 0);
   return true;
+}
+
+bool GroupBuilder::HasTooManyVariants() const {
+  std::map<std::pair<uint16_t, std::optional<uint32_t>>, size_t> seen;
+  for (const Column& column : columns_) {
+    if (++seen[{column.shape().signal, column.shape().layer}] > kMaxVariants) return true;
+  }
+  return false;
 }
 
 std::vector<std::pair<ColumnName, std::string>> GroupBuilder::Encode() {

@@ -47,6 +47,8 @@ class GroupBuilder {
   std::vector<std::pair<ColumnName, std::string>> Encode();
 
  private:
+  bool HasTooManyVariants() const;
+
   GroupRows rows_;
   std::vector<Column> columns_;
   std::vector<size_t> order_;  // indices into columns_

@@ -1,4 +1,5 @@
 // Opening: the format's version and the registry.
+#include "format.h"
 #include "keys.h"
 #include "store_impl.h"
 
@@ -59,25 +60,27 @@ Status LoadTable(const Database& db, Table table, LoadEntry load, Registry* regi
 
 }  // namespace
 
-Status StoreImpl::Load() {
-  const Result<std::string> format = db_->Get(FormatKey());
-  if (format.status().code() == Code::kNotFound) {
-    Batch batch;
-    batch.Put(FormatKey(), kFormatVersion);
-    return db_->Write(batch, true);
-  }
+Result<bool> CheckFormat(const Database& db) {
+  const Result<std::string> format = db.Get(FormatKey());
   if (!format.ok()) return format.status();
-  if (*format != kFormatVersion && *format != kOlderVersion) {
-    return Status(Code::kFailedPrecondition, "format: version " + *format + ", this server reads " +
-                                                 std::string(kOlderVersion) + " and " +
-                                                 std::string(kFormatVersion));
-  }
-  if (*format == kOlderVersion) {
-    // From here on an older server must not touch it: it would not see what is sealed.
+  if (*format == kFormatVersion) return true;
+  if (*format == kOlderVersion) return false;
+  return Status(Code::kFailedPrecondition, "format: version " + *format + ", this server reads " +
+                                               std::string(kOlderVersion) + " and " +
+                                               std::string(kFormatVersion));
+}
+
+Status StoreImpl::Load() {
+  const Result<bool> current = CheckFormat(*db_);
+  const bool fresh = current.status().code() == Code::kNotFound;
+  if (!fresh && !current.ok()) return current.status();
+  if (fresh || !*current) {
+    // From here on an older server must not touch the folder: it would not see what is sealed.
     Batch batch;
     batch.Put(FormatKey(), kFormatVersion);
     FS_RETURN_IF_ERROR(db_->Write(batch, true));
   }
+  if (fresh) return OkStatus();
   FS_RETURN_IF_ERROR(LoadTable(*db_, Table::kRun, LoadRun, &registry_));
   FS_RETURN_IF_ERROR(LoadTable(*db_, Table::kAttempt, LoadAttempt, &registry_));
   FS_RETURN_IF_ERROR(LoadTable(*db_, Table::kSource, LoadSource, &registry_));

@@ -85,7 +85,9 @@ Result<bool> StoreImpl::SealOnce(const FramesOf& source, uint32_t least_rows) {
                               }
                               if (more) return false;
                               bytes += value.size();
-                              records.push_back({*parts, std::string(value)});
+                              // Those behind are only counted.
+                              if (steps.size() <= options_.seal_steps)
+                                records.push_back({*parts, std::string(value)});
                               return true;
                             }));
   start->look.groups.reset();

@@ -6,14 +6,14 @@
 namespace foreshock::store {
 namespace {
 
-// The frame of records [begin, end), nullopt when they must stay as they are.
-std::optional<wire::Frame> Whole(const std::vector<OpenRecord>& records,
-                                 const std::vector<wire::Frame>& frames, size_t begin, size_t first,
-                                 size_t end) {
+// The frame of records [first, end), whose own frames begin with that of `begin`; nullopt when they must stay
+// as they are.
+std::optional<wire::Frame> Whole(const std::vector<OpenRecord>& records, std::vector<wire::Frame>* frames,
+                                 size_t begin, size_t first, size_t end) {
   std::vector<wire::Frame> parts;
   for (size_t i = first; i < end; ++i) {
-    if (wire::Encode(frames[i - begin]) != records[i].payload) return std::nullopt;
-    parts.push_back(frames[i - begin]);
+    if (wire::Encode((*frames)[i - begin]) != records[i].payload) return std::nullopt;
+    parts.push_back(std::move((*frames)[i - begin]));
   }
   wire::Frame whole = JoinParts(std::move(parts));
   if (whole.parts > 1) return std::nullopt;
@@ -44,7 +44,7 @@ void PlanStep(const std::vector<OpenRecord>& records, size_t begin, size_t end,
     first = end - 1;
     while (first > begin && frames[first - begin].parts > 1 && first_seq(first - 1) == first_seq(end - 1))
       --first;
-    const auto whole = Whole(records, frames, begin, first, end);
+    const auto whole = Whole(records, &frames, begin, first, end);
     if (!whole || !plan->groups[key.source.incarnation].Add(*whole)) first = end;
   }
   for (size_t i = begin; i < end; ++i) {

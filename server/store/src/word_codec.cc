@@ -3,7 +3,6 @@
 #include <zstd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <memory>
 
@@ -12,9 +11,9 @@ namespace {
 
 enum PlaneForm : uint8_t { kOneByte = 0, kPlain = 1, kZstd = 2 };
 
-constexpr int kLevel = 1;                // higher levels look for repetitions that noise does not have
-constexpr size_t kLeastForZstd = 24;     // shorter planes are not worth a header
-constexpr double kWorthwhileBits = 7.7;  // a byte; planes with more stay as they are
+constexpr int kLevel = 1;             // higher levels look for repetitions that noise does not have
+constexpr size_t kLeastForZstd = 24;  // shorter planes are not worth a header
+constexpr double kNoise = 1.3;        // pairs of equal bytes, as a multiple of what even ones have
 
 struct FreeContext {
   void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
@@ -30,20 +29,18 @@ ZSTD_DCtx* Decompressor() {
   return context.get();
 }
 
-// Entropy of the bytes taken one by one, estimated from every fourth of a long plane.
-double BitsOfByte(const std::string& plane) {
+// Whether the bytes are so evenly spread that no code of single bytes would help, judged by how often two of
+// about a thousand samples are equal: 1 in 256 when all values are equally frequent.
+bool IsNoise(const std::string& plane) {
+  constexpr size_t kSamples = 1024;
   uint32_t counts[256] = {};
-  const size_t stride = plane.size() >= 4096 ? 4 : 1;
-  size_t total = 0;
-  for (size_t i = 0; i < plane.size(); i += stride, ++total) ++counts[static_cast<uint8_t>(plane[i])];
-  double sum = 0;
-  for (const uint32_t count : counts) {
-    if (count > 0) sum += count * std::log2(static_cast<double>(count));
-  }
-  const auto n = static_cast<double>(total);
-  // Few samples of many values look more even than they are: corrected (Miller and Madow).
-  const auto seen = static_cast<double>(256 - std::count(std::begin(counts), std::end(counts), 0u));
-  return std::log2(n) - sum / n + (seen - 1) / (2 * n) * 1.4427;
+  const size_t stride = std::max<size_t>(plane.size() / kSamples, 1);
+  size_t n = 0;
+  for (size_t i = 0; i < plane.size(); i += stride, ++n) ++counts[static_cast<uint8_t>(plane[i])];
+  uint64_t equal_pairs = 0;
+  for (const uint64_t count : counts) equal_pairs += count * (count - 1);
+  return static_cast<double>(equal_pairs) * 256 <
+         kNoise * static_cast<double>(n) * static_cast<double>(n - 1);
 }
 
 void PutPlane(const std::string& plane, std::string* out) {
@@ -53,7 +50,7 @@ void PutPlane(const std::string& plane, std::string* out) {
     w.U8(static_cast<uint8_t>(plane.front()));
     return;
   }
-  if (plane.size() >= kLeastForZstd && BitsOfByte(plane) < kWorthwhileBits && Compressor() != nullptr) {
+  if (plane.size() >= kLeastForZstd && !IsNoise(plane) && Compressor() != nullptr) {
     std::string small(ZSTD_compressBound(plane.size()), '\0');
     const size_t bytes =
         ZSTD_compressCCtx(Compressor(), small.data(), small.size(), plane.data(), plane.size(), kLevel);
@@ -95,8 +92,10 @@ uint32_t Unfold(uint32_t folded) { return folded >> 1 ^ (0 - (folded & 1)); }
 void PutWords(std::span<const uint32_t> words, size_t width, std::string* out) {
   if (words.empty()) return;
   const size_t n = words.size();
+  ByteWriter w(out);
+  for (int shift = 0; shift < 32; shift += 8) w.U8(static_cast<uint8_t>(words[0] >> shift));
   std::vector<uint32_t> folded(n);
-  for (size_t i = 0; i < width; ++i) folded[i] = Fold(words[i]);
+  for (size_t i = 0; i < width; ++i) folded[i] = Fold(words[i] - words[0]);
   for (size_t i = width; i < n; ++i) folded[i] = Fold(words[i] - words[i - width]);
   std::string plane(n, '\0');
   for (int shift = 0; shift < 32; shift += 8) {
@@ -109,6 +108,8 @@ bool ReadWords(ByteReader* reader, size_t rows, size_t width, std::vector<uint32
   if (rows == 0 || width == 0) return reader->ok();
   if (width > kMaxWords || rows > kMaxWords / width) return false;
   const size_t n = rows * width, base = words->size();
+  uint32_t first = 0;
+  for (int shift = 0; shift < 32; shift += 8) first |= uint32_t{reader->U8()} << shift;
   std::string scratch[4];
   const uint8_t* planes[4];
   for (int p = 0; p < 4; ++p) {
@@ -121,6 +122,7 @@ bool ReadWords(ByteReader* reader, size_t rows, size_t width, std::vector<uint32
   for (size_t i = 0; i < n; ++i) {
     to[i] = Unfold(uint32_t{a[i]} | uint32_t{b[i]} << 8 | uint32_t{c[i]} << 16 | uint32_t{d[i]} << 24);
   }
+  for (size_t i = 0; i < width; ++i) to[i] += first;
   for (size_t row = 1; row < rows; ++row) {
     uint32_t* const at = to + row * width;
     for (size_t i = 0; i < width; ++i) at[i] += at[i - width];

@@ -1,6 +1,7 @@
 // Tables of 32-bit words (floats by their bits), a row a step, and lists of bits, made small without loss.
 //
-// Each word is replaced by its difference to the word above (as integers, sign in the lowest bit), the bytes
+// Each word is replaced by its difference to the word above, in the first row to the first word of all (as
+// integers, sign in the lowest bit), the bytes
 // of equal weight are put together in four planes, and each plane is stored as the cheapest of: one byte that
 // all are, the bytes as they are, zstd's form of them. The low bytes of measured floats are noise and
 // stay as they are, which costs nothing to read.

@@ -137,11 +137,10 @@ TEST(Group, WhatCannotBeSealedIsRefusedAndChangesNothing) {
 }
 
 TEST(Group, HeadsArePickedInTheOrderAskedFor) {
-  Column column(*ShapeOf(Series(7, 1, {10, 11, 12})));
   wire::Series series = Series(7, 1, {10, 11, 12});
   series.present = {1, 0, 1};
   series.weights = {1, 2, 3};
-  column = Column(*ShapeOf(series));
+  Column column(ShapeOf(series));
   column.Add(0, 1, series);
   const std::vector<size_t> places = {2, 1};
   const wire::Series picked = column.Row(0, &places);

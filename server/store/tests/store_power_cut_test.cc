@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "foreshock/server/store/check.h"
 #include "power_cut_env.h"
 #include "store_test_support.h"
 
@@ -64,6 +65,15 @@ bool IsWhole(Store& store, const Expectation& expectation) {
          attempt->sources.at(0).durable_seq == 2 * static_cast<uint64_t>(held);
 }
 
+Result<std::unique_ptr<Store>> Open(rocksdb::Env* env) {
+  return Store::Open({.folder = "/db",
+                      .write_buffer_bytes = 64 << 10,
+                      .seal_steps = 4,
+                      .keep_open_steps = 1,
+                      .tick = std::chrono::milliseconds(1),
+                      .env = env});
+}
+
 bool SurvivesPowerCuts(uint64_t seed, bool ignore_syncs) {
   std::mt19937_64 random(seed);
   PowerCutFileSystem files;
@@ -72,17 +82,20 @@ bool SurvivesPowerCuts(uint64_t seed, bool ignore_syncs) {
   Expectation expectation;
   for (int life = 0; life < 6; ++life) {
     test::PowerCutEnv env(files);
-    auto store = Store::Open({.folder = "/db",
-                              .write_buffer_bytes = 64 << 10,
-                              .seal_steps = 4,
-                              .keep_open_steps = 1,
-                              .tick = std::chrono::milliseconds(1),
-                              .env = env.get()});
+    Result<std::unique_ptr<Store>> store = Open(env.get());
     if (!store.ok()) {
       EXPECT_TRUE(ignore_syncs) << "seed " << seed << ": " << store.status().ToString();
       return false;
     }
     if (!IsWhole(**store, expectation)) return false;
+    if (life % 2 != 0) {
+      store->reset();
+      const auto report = CheckStore({.folder = "/db", .env = env.get()});
+      EXPECT_TRUE(report.ok()) << report.status().ToString();
+      if (!report.ok() || report->faults != 0) return false;
+      store = Open(env.get());
+      if (!store.ok()) return false;
+    }
     Live(**store, random, &expectation);
     if (!IsWhole(**store, expectation)) return false;
     // The cut comes first: closing a store in good order would write.

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "database.h"
+#include "foreshock/server/store/check.h"
 #include "keys.h"
 #include "store_test_support.h"
 
@@ -296,6 +297,58 @@ TEST(StoreSeal, AFolderOfTheFirstVersionIsTakenOverAndANewerOneRefused) {
   EXPECT_EQ(refused.status().code(), Code::kFailedPrecondition);
   EXPECT_NE(refused.status().message().find("version 3, this server reads 1 and 2"), std::string::npos)
       << refused.status().ToString();
+}
+
+TEST(StoreSeal, TheCheckerSaysWhatIsMissing) {
+  test::Folder folder;
+  EXPECT_EQ(CheckStore({.folder = folder.path()}).status().code(), Code::kNotFound);
+  {
+    auto store = Store::Open({.folder = folder.path(), .seal_steps = 8});
+    std::mt19937_64 random(6);
+    Records records((*store)->OpenSource(HelloOf("run"), 1)->id);
+    for (int64_t step = 0; step < 48; ++step) records.Frame(Sampled(step, random));
+    ASSERT_TRUE((*store)->AppendRecords(records.list).ok());
+    ASSERT_TRUE((*store)->Settle().ok());
+    EXPECT_EQ(CheckStore({.folder = folder.path()}).status().code(), Code::kFailedPrecondition) << "in use";
+  }
+  const auto clean = CheckStore({.folder = folder.path()});
+  ASSERT_TRUE(clean.ok()) << clean.status().ToString();
+  EXPECT_EQ(clean->faults, 0u) << clean->first_faults.front();
+  EXPECT_EQ(clean->open_frames, 16u);
+  EXPECT_EQ(clean->sealed_frames, 32u);
+  EXPECT_EQ(clean->groups, 4u);
+  size_t lines = 0;
+  ASSERT_TRUE(DumpStore({.folder = folder.path()}, [&](const std::string&) { ++lines; }).ok());
+  EXPECT_GT(lines, 16u + 4u + clean->columns);
+
+  // One after the other: a column gone, a column of another step's values, a group's entry gone.
+  const auto change = [&](const std::function<void(Database&, Batch*)>& how) {
+    auto db = Database::Open({.folder = folder.path()});
+    Batch batch;
+    how(**db, &batch);
+    ASSERT_TRUE((*db)->Write(batch, true).ok());
+  };
+  std::vector<std::pair<std::string, std::string>> columns;
+  change([&](Database& db, Batch* batch) {
+    EXPECT_TRUE(db.Scan(TablePrefix(Table::kChunk), {}, [&](std::string_view key, std::string_view value) {
+                    columns.emplace_back(key, value);
+                    return true;
+                  }).ok());
+    batch->Delete(columns[1].first);
+  });
+  EXPECT_EQ(CheckStore({.folder = folder.path()})->faults, 1u);
+  change([&](Database&, Batch* batch) {
+    batch->Put(columns[1].first, columns[1].second.substr(0, columns[1].second.size() - 1));
+  });
+  EXPECT_EQ(CheckStore({.folder = folder.path()})->faults, 1u);
+  change([&](Database& db, Batch* batch) {
+    batch->Put(columns[1].first, columns[1].second);
+    EXPECT_TRUE(db.Scan(TablePrefix(Table::kGroup), {}, [&](std::string_view key, std::string_view) {
+                    batch->Delete(key);
+                    return false;
+                  }).ok());
+  });
+  EXPECT_EQ(CheckStore({.folder = folder.path()})->faults, 1u);
 }
 
 // Everything at once, at random: order, repetition, restarts, parts, ranks, sealing in the background.
