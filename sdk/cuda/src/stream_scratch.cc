@@ -9,7 +9,7 @@ namespace foreshock::cuda {
 
 StreamScratch::~StreamScratch() {
   if (data_ == nullptr) return;
-  // The stream may be gone; cudaFree takes stream-ordered memory too.
+  // The stream may be gone; cudaFree takes stream-ordered memory too, and waits for nobody.
   const DeviceGuard guard(device_);
   (void)cudaFree(data_);
 }

@@ -56,7 +56,11 @@ AttentionWatch::AttentionWatch(const std::vector<LayerSpec>& layers, const Frame
   rounding_.resize(heads);
 }
 
-AttentionWatch::~AttentionWatch() = default;
+AttentionWatch::~AttentionWatch() {
+  for (auto& device : devices_) {
+    if (!device->Idle()) (void)device.release();
+  }
+}
 
 Status AttentionWatch::FromKernel(const LayerSpec& spec, KernelStatus status) {
   if (status == KernelStatus::kOk) return OkStatus();
@@ -131,6 +135,7 @@ Status AttentionWatch::Forward(size_t layer, const AttentionCall& call, FrameSlo
   Fill(spec, &problem.attention);
   const bool rounding =
       !state_[layer].calls_backward && problem.v.data != nullptr && problem.o.data != nullptr;
+  state_[layer].on_device = call.device >= 0;
   if (call.device >= 0) return ProbeOnDevice(layer, false, call, problem, rounding, slot);
   FS_RETURN_IF_ERROR(Reserve(kernels::ProbeAttentionWorkspaceBytes(problem.attention)));
   const KernelStatus status =

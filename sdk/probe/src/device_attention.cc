@@ -1,6 +1,7 @@
 #include "device_attention.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "foreshock/sdk/cuda/attention_probe.h"
 #include "foreshock/sdk/cuda/rounding_probe.h"
@@ -29,7 +30,13 @@ DeviceAttention::DeviceAttention(int device, const std::vector<LayerSpec>& layer
   captured_.resize(2 * layers.size());
 }
 
-void DeviceAttention::Make() { Check(MakeAll()); }
+void DeviceAttention::Make() {
+  try {
+    Check(MakeAll());
+  } catch (const std::exception&) {
+    failure_ = "no memory";
+  }
+}
 
 Status DeviceAttention::MakeAll() {
   for (Ticket& ticket : tickets_) {
@@ -106,7 +113,10 @@ KernelStatus DeviceAttention::Probe(int index, size_t layer, bool backward,
   if (!failure_.empty() || !Check(call.end.Record(stream)) || !Check(lane->done.Record(stream))) {
     return KernelStatus::kOk;
   }
-  if (call.asked.done.attention || call.asked.done.rounding) ticket.made.push_back(at);
+  const bool asked = call.asked.done.attention || call.asked.done.rounding;
+  // A call whose rounding was refused may come once more.
+  const bool again = std::find(ticket.made.begin(), ticket.made.end(), at) != ticket.made.end();
+  if (asked && !again) ticket.made.push_back(at);
   return status;
 }
 
@@ -134,7 +144,7 @@ KernelStatus DeviceAttention::Launch(void* results, const uint32_t* flags, size_
 
 KernelStatus DeviceAttention::Capture(uint64_t capture, size_t layer, bool backward,
                                       const kernels::RoundingProblem& problem, Wanted wanted,
-                                      cuda::Stream stream) noexcept {
+                                      cuda::Stream stream) {
   Captured& captured = captured_[2 * layer + (backward ? 1 : 0)];
   if (!failure_.empty() || captured.capture == capture) return KernelStatus::kOk;
   const cuda::DeviceGuard guard(device_);
@@ -232,6 +242,16 @@ double DeviceAttention::Nanos(int index) const {
   double nanos = 0;
   for (const uint32_t at : ticket.made) nanos += ticket.calls[at].end.NanosSince(ticket.calls[at].begin);
   return nanos;
+}
+
+bool DeviceAttention::Idle() const noexcept {
+  const auto reached = [](const cuda::DeviceEvent& event) {
+    return event.Reached().code() != Code::kUnavailable;
+  };
+  // After an error nobody knows what was enqueued.
+  return failure_.empty() && !has_captured_ &&
+         std::all_of(lanes_.begin(), lanes_.end(),
+                     [&](const Lane& lane) { return lane.last_use == 0 || reached(lane.done); });
 }
 
 void DeviceAttention::Clear(int index) noexcept {

@@ -65,8 +65,7 @@ class DeviceAttention {
   // As Probe, into the graph that `stream` records; `capture` tells captures apart (cuda::CaptureOf). Of one
   // capture a layer's first call counts. All graphs of a layer share its place for results.
   kernels::KernelStatus Capture(uint64_t capture, size_t layer, bool backward,
-                                const kernels::RoundingProblem& problem, Wanted wanted,
-                                cuda::Stream stream) noexcept;
+                                const kernels::RoundingProblem& problem, Wanted wanted, cuda::Stream stream);
   // A sampled step begins: replays measure from here on, rounding in layers [first, first + count), counted
   // round.
   void BeginStep(size_t first, size_t count) noexcept;
@@ -85,6 +84,10 @@ class DeviceAttention {
   double Nanos(int ticket) const;
   // The ticket's calls are not needed any more, or were read.
   void Clear(int ticket) noexcept;
+
+  // Nothing on the device can still come to this memory. Where it can, this must never be destroyed: kernels
+  // would write to what is somebody else's by then.
+  bool Idle() const noexcept;
 
   // Why nothing is measured any more; "" while all is well.
   const std::string& failure() const { return failure_; }

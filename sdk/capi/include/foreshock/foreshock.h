@@ -97,7 +97,9 @@
  * the graph and measures at its replays within sampled steps. fs_wants_attention knows no stream, so make
  * such a call whatever it says, after the first step has begun. Give fs_set_stream the stream on which graphs
  * are replayed. Rows visited are those of the capture; of one capture a layer's first call counts, and of
- * several replays in a step the last. Device time of replays is not known to the budget.
+ * several replays in a step the last. A graph may outlive the handle: it then measures nothing, and what it
+ * needs of Foreshock's memory (below a MiB a layer, as a rule) stays. Device time of replays is not known to
+ * the budget.
  */
 #ifndef FORESHOCK_FORESHOCK_H_
 #define FORESHOCK_FORESHOCK_H_

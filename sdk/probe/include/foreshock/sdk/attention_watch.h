@@ -59,8 +59,11 @@ class AttentionWatch {
   void BeginStep(int64_t step, bool sampled, const RowRule& rule) noexcept;
 
   bool WantsForward(size_t layer) const noexcept { return sampled_ && !state_[layer].forward_done; }
+  // False too where a device's layer is not in turn: its backward would find nothing more.
   bool WantsBackward(size_t layer) const noexcept {
-    return sampled_ && state_[layer].forward_done && !state_[layer].backward_done;
+    const LayerState& state = state_[layer];
+    const bool waits = state.on_device && state.calls_backward && !InTurn(layer);
+    return sampled_ && state.forward_done && !state.backward_done && !waits;
   }
 
   // Ok too when the call is not the one to sample. kInvalidArgument names field, value and limit.
@@ -92,6 +95,7 @@ class AttentionWatch {
     bool forward_done = false;
     bool backward_done = false;
     bool calls_backward = false;  // seen in an earlier sample
+    bool on_device = false;       // the last forward
     bool bad_sequences = false, sequences_told = false, rounding_told = false;
     double rounding_work = 0;  // on a device, of the last call; 0: not known
     uint32_t micro_batch = 0;

@@ -8,7 +8,7 @@
 
 namespace foreshock::cuda {
 
-// Move-only owner. Freed at its end, which may wait for the device.
+// Move-only owner. Freed at its end without waiting: nothing that uses it may then be under way.
 class StreamScratch {
  public:
   StreamScratch() = default;
