@@ -12,8 +12,10 @@ import reference
 def fresh():
     torch._dynamo.reset()
     counters.clear()
-    yield
+    with torch._dynamo.config.patch(skip_nnmodule_hook_guards=True):
+        yield
     torch._dynamo.reset()
+    counters.clear()
 
 
 def compiled(model):
@@ -82,3 +84,19 @@ def test_the_operator_is_sound(record):
     q, k, v, o, d = (torch.randn(1, 2, 4, 8) for _ in range(5))
     torch.library.opcheck(torch.ops.foreshock.measure.default, (q, d, q, k, v, o, None, "nobody"),
                           test_utils=("test_schema", "test_faketensor"))
+
+
+def test_a_twin_that_is_not_watched_takes_no_layer_away_in_silence(record):
+    """torch.compile keeps code by function, not by model, and guards on no hooks where there were none."""
+    twin, model = models.nanogpt(), models.nanogpt()
+    plain, fast = compiled(twin), compiled(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    other = torch.optim.AdamW(twin.parameters(), lr=1e-2)
+    models.train(plain, other, 1)
+    monitor, recording = record(model, optimizer)
+    for step in range(8):
+        models.train(fast, optimizer, 1, monitor, first=step)
+        models.train(plain, other, 1)
+    monitor.close()
+    measured = [step for step, frame in recording.steps().items() if "logit_max" in frame]
+    assert measured[-5:] == [3, 4, 5, 6, 7] and monitor.unwatched == {}

@@ -236,6 +236,7 @@ def test_a_flag_switches_compiled_code_without_a_retrace(record):
     assert guard.active_layers() == [0, 1]
     assert max(logits(recording, 2)) > 4.5 and max(logits(recording, 5)) < 4.0001
     torch._dynamo.reset()
+    counters.clear()
 
 
 def test_a_flag_that_is_off_changes_nothing(record):

@@ -46,6 +46,7 @@ class Tap:
         self.monitor, self.layer, self.index, self.gate = monitor, layer, layer.index, monitor.gate
         self.observed = False
         self.seen = False  # an attention call of this layer went through backward
+        self.here, self.missed = False, 0  # the same in this sampled step; sampled steps since the last one
         self.off = ""  # why attention is not measured (any more)
         self.causal = False  # as declared to the library
         self.counts_tokens = False
@@ -89,7 +90,7 @@ class Tap:
         monitor = self.monitor
         if monitor.closed or self.off:
             return
-        self.seen = True
+        self.seen = self.here = True
         try:
             with monitor.lock:  # backward runs on one thread a device
                 if _device.capturing(dq):  # recorded once: a flag on the device wakes what is recorded

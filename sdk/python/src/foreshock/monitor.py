@@ -397,6 +397,7 @@ class Monitor:
         self.tokens = 0
         self.next_step += 1
         self._name_unseen()
+        self._name_vanished()
         self._take_actions()
         if self.guard is not None:
             self.guard.step_ended()
@@ -409,13 +410,32 @@ class Monitor:
             return
         unseen = [t for t in self.taps.values() if not t.seen and not t.off]
         if unseen and not self._retraced and self._compiled():
-            self._retraced = True
-            torch.compiler.reset()  # compiled before the hooks were there: compile again, with them
-            return
+            return self._retrace()  # compiled before the hooks were there
         self._named = True
         for tap in unseen:
             tap.off = "no attention call was seen: neither scaled_dot_product_attention nor Transformers' eager function"
             self.unmonitored(f"{tap.layer.name} (attention)", tap.off)
+
+    def _name_vanished(self):
+        """Layers that were seen once and are not any more: silence would look like health."""
+        if not self.awake or self.captured:
+            return
+        for tap in self.taps.values():
+            tap.missed = 0 if tap.here or not tap.seen else tap.missed + 1
+            tap.here = False
+            if tap.missed == 1 and not self._retraced and self._compiled():
+                self._retrace()
+            if tap.missed == 3 and not tap.off:
+                self.unmonitored(f"{tap.layer.name} (attention)", "its attention call was not seen in the last three samples. Is another "
+                                 "model of the same class compiled as well? torch.compile may have taken that one's code")
+
+    def _retrace(self):
+        """Once a run: compiled code is made anew, with the hooks. It is kept by function and not by model, so code of another model
+        of the same class could pass for ours: from now on it is told apart by its hooks."""
+        self._retraced = True
+        with contextlib.suppress(AttributeError):
+            torch._dynamo.config.skip_nnmodule_hook_guards = False
+        torch.compiler.reset()
 
     @staticmethod
     def _compiled():
