@@ -195,7 +195,7 @@ def test_memory_is_flat(record):
 
 
 def test_training_and_state_are_the_same(record):
-    """In fp32 with the mathematical attention, which gives the same bits each time."""
+    """With the mathematical attention, which gives the same bits each time."""
     def losses(watch):
         model, optimizer = make()
         if watch:

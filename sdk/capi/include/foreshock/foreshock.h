@@ -20,7 +20,7 @@
  *  - Tensors may lie in host memory or on a CUDA device; which, is found from the pointer where it is not
  *    said. What lies on a device is read there, by kernels enqueued on the stream given (fs_set_stream,
  *    fs_attention): no call waits for a device, and a step's frame goes out when the device has got there, at
- *    most 16 steps later. Such memory must stay as it is in the order of that stream, not of the host. All
+ *    most 64 steps later. Such memory must stay as it is in the order of that stream, not of the host. All
  * that one call points to lies on one device, or all in host memory: anything else is FS_ERR_ARGUMENT. An
  * error of CUDA's ends the measurements on that device, is told once, and is never the trainer's. Without a
  * usable driver such tensors are "unmonitored: driver X, needs 580", never copied to the host.
