@@ -130,12 +130,13 @@ Result<bool> StoreImpl::SealOnce(const FramesOf& source, uint32_t least_rows) {
   if (source.rank == kMerged && layouts_.LeastSinceStart(source) <= records.back().key.step) return true;
   FS_RETURN_IF_ERROR(layouts_.Sealed(source, generation, db_.get(), batch, change));
   sealed_frames_ += plan.closed.size();
+  sealed_bytes_ += bytes;
   unsettled_ = true;
   return true;
 }
 
 void StoreImpl::SealFull(const FramesOf& source) {
-  for (;;) {
+  while (!stopping_) {
     const Result<bool> sealed = SealOnce(source, options_.seal_steps);
     if (!sealed.ok()) LogDebug("server/store", "cannot seal at present", {{"error", sealed.status()}});
     if (!sealed.ok() || !*sealed) return;
@@ -162,9 +163,32 @@ Status StoreImpl::Settle() {
   }
   unsettled_ = false;
   FS_RETURN_IF_ERROR(db_->Flush());
-  // Frames that are sealed stand in older files beside the notes of their deletion.
+  FS_RETURN_IF_ERROR(DropSealed());
+  return DropDeleted();
+}
+
+// Frames that are sealed may stand in files beside the notes of their deletion.
+Status StoreImpl::DropSealed() {
+  sealed_bytes_ = 0;
   const std::string frames = TablePrefix(Table::kFrame);
   return db_->Compact(frames, PrefixEnd(frames));
+}
+
+// Gives back the space of deleted runs.
+Status StoreImpl::DropDeleted() {
+  std::vector<uint32_t> runs;
+  {
+    std::lock_guard write(write_mutex_);
+    runs.swap(deleted_);
+  }
+  for (const uint32_t run : runs) {
+    for (const Table table :
+         {Table::kFrame, Table::kChunk, Table::kKept, Table::kEvent, Table::kQuarantine}) {
+      const std::string prefix = TableRunPrefix(table, run);
+      FS_RETURN_IF_ERROR(db_->Compact(prefix, PrefixEnd(prefix)));
+    }
+  }
+  return OkStatus();
 }
 
 // What stood open when the server ended is known to the sealer again.
@@ -183,11 +207,16 @@ void StoreImpl::Tick() {
     const auto before = open_before_.find(source.source);
     const bool quiet = before != open_before_.end() && before->second == source.frames;
     if (stopping_ || !quiet || source.frames <= options_.keep_open_steps) continue;
-    SealOnce(source.source, kRowsWhenQuiet).IgnoreError();
+    SealFull(source.source);  // a folder of the first version may have any number
+    if (!stopping_) SealOnce(source.source, kRowsWhenQuiet).IgnoreError();
   }
   open_before_ = std::move(open);
   const uint64_t records = records_;
-  if (records == records_before_ && unsettled_.exchange(false) && !db_->Flush().ok()) unsettled_ = true;
+  const bool quiet = records == records_before_;
+  if (quiet && unsettled_.exchange(false) && !db_->Flush().ok()) unsettled_ = true;
+  // Compaction rewrites more than it frees: not for little.
+  if (quiet && sealed_bytes_ > options_.write_buffer_bytes) DropSealed().IgnoreError();
+  DropDeleted().IgnoreError();
   records_before_ = records;
 }
 

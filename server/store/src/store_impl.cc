@@ -168,6 +168,7 @@ Status StoreImpl::DeleteRun(const std::string& run) {
     registry_.runs.erase(number);
   }
   layouts_.Forget(number);
+  deleted_.push_back(number);
   observers_.Each([&](Observer& observer) { observer.OnRunDeleted(run); });
   return OkStatus();
 }

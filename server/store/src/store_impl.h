@@ -91,6 +91,8 @@ class StoreImpl final : public Store {
   Result<bool> SealOnce(const FramesOf& source, uint32_t least_rows);
   void SealFull(const FramesOf& source);
   std::vector<FramesOf> AllSources() const;
+  Status DropSealed();
+  Status DropDeleted();
   void LookAtAll();
   void Tick();
   void WillAppend(const FramesOf& source, int64_t step);
@@ -109,8 +111,10 @@ class StoreImpl final : public Store {
   mutable std::shared_mutex registry_mutex_;  // guards registry_; written only under write_mutex_ as well
   Registry registry_;
   Observers observers_;
+  std::vector<uint32_t> deleted_;  // guarded by write_mutex_: runs whose space is not given back yet
   std::atomic<uint64_t> sealed_frames_{0};
-  std::atomic<bool> unsettled_{false};  // something was sealed since the last flush
+  std::atomic<uint64_t> sealed_bytes_{0};  // as they came, since the last DropSealed
+  std::atomic<bool> unsettled_{false};     // something was sealed since the last flush
   std::atomic<bool> stopping_{false};
   std::map<FramesOf, uint64_t> open_before_;  // of the sealer's thread alone, as the next
   uint64_t records_before_ = 0;

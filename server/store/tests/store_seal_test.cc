@@ -269,6 +269,30 @@ TEST(StoreSeal, ADeletedRunLeavesNothingBehind) {
   }
 }
 
+TEST(StoreSeal, TheSpaceOfADeletedRunIsGivenBack) {
+  test::Folder folder;
+  auto store = Store::Open({.folder = folder.path(), .seal_steps = 8});
+  ASSERT_TRUE(store.ok());
+  std::mt19937_64 random(8);
+  for (const char* run : {"small", "large"}) {
+    Records records((*store)->OpenSource(HelloOf(run), 1)->id);
+    for (int64_t step = 0; step < 100; ++step) {
+      std::vector<float> values(run[0] == 'l' ? 2'000 : 10);
+      for (float& x : values) x = static_cast<float>(random());
+      wire::Frame frame = FrameOf(step, 1);
+      frame.series.push_back(test::HeadSeries(kLogitMax, 0, values));
+      records.Frame(std::move(frame));
+    }
+    ASSERT_TRUE((*store)->AppendRecords(records.list).ok());
+  }
+  ASSERT_TRUE((*store)->Settle().ok());
+  EXPECT_GT((*store)->stats().disk_bytes, 500'000u);
+  ASSERT_TRUE((*store)->DeleteRun("large").ok());
+  ASSERT_TRUE((*store)->Settle().ok());
+  EXPECT_LT((*store)->stats().disk_bytes, 100'000u);
+  EXPECT_EQ(Pair::Frames(**store, {.run = "small"}).size(), 100u);
+}
+
 TEST(StoreSeal, AFolderOfTheFirstVersionIsTakenOverAndANewerOneRefused) {
   test::Folder folder;
   const auto set_version = [&](const std::string& version) {

@@ -123,7 +123,8 @@ class Store {
   }
   // Counts the writes of records.
   virtual uint64_t Stamp() const = 0;
-  // Everything of a run: frames, events, its key-value entries. kNotFound when there is none.
+  // Everything of a run: frames, events, its key-value entries. Its space is given back soon after, in the
+  // background. kNotFound when there is none.
   virtual Status DeleteRun(const std::string& run) = 0;
 
   // --- the registry (from memory)
