@@ -37,6 +37,8 @@ set(FORESHOCK_LAYERS
   "server/merge -> server/store proto/wire"
   "server/ingest -> proto/rpc proto/wire server/store server/merge server/auth"
   "server/detect -> !base/logging !base/file"
+  "server/rules -> server/detect"
+  "server/scenario -> server/rules server/alert_core server/detect"
   "server/alert -> server/detect server/store proto/wire"
   "server/http -> proto/json"
   "server/notify -> server/alert server/alert_core server/store server/http proto/json"
@@ -48,7 +50,7 @@ set(FORESHOCK_LAYERS
   "server/app -> server/* proto/wire proto/rpc proto/messages"
 
   # cli
-  "cli/* -> cli/* proto/rpc proto/json proto/messages proto/wire proto/jsonl server/detect server/alert_core sdk/kernels"
+  "cli/* -> cli/* proto/rpc proto/json proto/messages proto/wire proto/jsonl server/detect server/rules server/scenario server/alert_core sdk/kernels"
   "server/alert -> server/alert_core"
   "server/alert_core -> server/detect proto/wire"
 

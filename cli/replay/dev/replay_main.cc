@@ -1,4 +1,5 @@
-// foreshock-replay RECORDING [--json]: what `foreshock replay` does, without the rest of the command line.
+// foreshock-replay RECORDING [--json] [--rules FILE]: what `foreshock replay` does, without the rest of the
+// command line.
 #include <cstring>
 #include <iostream>
 
@@ -9,6 +10,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--json") == 0) {
       options.json = true;
+    } else if (std::strcmp(argv[i], "--rules") == 0 && i + 1 < argc) {
+      options.rules_path = argv[++i];
     } else {
       options.path = argv[i];
     }

@@ -1,7 +1,9 @@
-#include "player.h"
+#include "foreshock/cli/player.h"
 
 #include <utility>
 
+#include "foreshock/base/file.h"
+#include "foreshock/jsonl/text_recording.h"
 #include "foreshock/server/alert_core/frame_sample.h"
 
 namespace foreshock::cli {
@@ -30,7 +32,8 @@ void Player::TakeHello(const wire::Hello& hello) {
   if (!engine_ || hello.run != run_ || hello.attempt != attempt_) {
     run_ = hello.run;
     attempt_ = hello.attempt;
-    engine_ = std::make_unique<alert::AlertEngine>(run_, attempt_, alert::RunInfoOf(hello), options_);
+    info_ = alert::RunInfoOf(hello);
+    engine_ = std::make_unique<alert::AlertEngine>(run_, attempt_, info_, options_);
     last_fed_ = -1;
   }
   sample_.events = alert::UnmonitoredOf(hello);
@@ -52,6 +55,7 @@ void Player::TakeFrame(const wire::Frame& frame) {
 }
 
 void Player::Feed() {
+  if (on_sample_) on_sample_(info_, sample_);
   for (const alert::AlertEvent& event : engine_->Observe(sample_)) on_event_(event);
   last_fed_ = sample_.step;
   ++steps_;
@@ -62,6 +66,14 @@ void Player::Feed() {
 void Player::Finish() {
   if (sample_has_frame_) Feed();
   sample_ = detect::StepSample();
+}
+
+Status ReadRecording(const std::string& path, Player* player, std::vector<std::string>* warnings) {
+  FS_ASSIGN_OR_RETURN(const std::string bytes, ReadWholeFile(PosixFileSystem(), path));
+  const auto each = [player](wire::RecordingItem item) { player->Take(std::move(item)); };
+  const bool framed = bytes.compare(0, 4, "FSK1") == 0;
+  return framed ? wire::ReadFramedRecording(bytes, each, warnings)
+                : jsonl::ReadTextRecording(bytes, each, warnings);
 }
 
 std::vector<alert::Alert> Player::Firing() const {

@@ -3,10 +3,9 @@
 #include <cstdio>
 #include <ostream>
 
-#include "foreshock/base/file.h"
-#include "foreshock/jsonl/text_recording.h"
+#include "foreshock/cli/player.h"
 #include "foreshock/server/detect/rule_info.h"
-#include "player.h"
+#include "foreshock/server/rules/rules_file.h"
 
 namespace foreshock::cli {
 namespace {
@@ -52,14 +51,6 @@ void PrintEnd(std::ostream& out, const Player& player) {
   }
 }
 
-Status ReadRecording(const std::string& path, Player* player, std::vector<std::string>* warnings) {
-  FS_ASSIGN_OR_RETURN(const std::string bytes, ReadWholeFile(PosixFileSystem(), path));
-  const auto each = [player](wire::RecordingItem item) { player->Take(std::move(item)); };
-  const bool framed = bytes.compare(0, 4, "FSK1") == 0;
-  return framed ? wire::ReadFramedRecording(bytes, each, warnings)
-                : jsonl::ReadTextRecording(bytes, each, warnings);
-}
-
 }  // namespace
 
 int RunReplay(const ReplayOptions& options, std::ostream& out, std::ostream& err) {
@@ -70,6 +61,14 @@ int RunReplay(const ReplayOptions& options, std::ostream& out, std::ostream& err
   }
   detect::DetectorOptions detector;
   detector.disabled_rules = options.disabled_rules;
+  if (!options.rules_path.empty()) {
+    const auto rules = rules::LoadUserRules(options.rules_path);
+    if (!rules.ok()) {
+      err << "foreshock replay: " << rules.status().message() << '\n';
+      return kDataError;
+    }
+    detector.user_rules = *rules;
+  }
   const auto warn = [&](const std::string& warning) { err << options.path << ": " << warning << '\n'; };
   const auto print = [&](const alert::AlertEvent& event) {
     if (options.json) {

@@ -76,6 +76,10 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
     return listeners_.Add(listener);
   }
 
+  void SetUserRules(const detect::UserRulesPtr& rules) override {
+    Wait([rules](Judge& judge) { judge.SetUserRules(rules); });
+  }
+
   void Flush() override {
     Wait([](Judge&) {});
   }

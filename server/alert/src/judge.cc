@@ -9,6 +9,7 @@ namespace foreshock::alert {
 namespace {
 
 constexpr char kLog[] = "server/alert";
+constexpr char kRuleGone[] = "rule removed or changed";
 // After all ranks said goodbye, how long their last merged steps may take.
 constexpr double kMergeGraceSeconds = 60;
 // A process that sent nothing for so long is not one of two that write.
@@ -49,7 +50,10 @@ Watch* Judge::Find(const AttemptName& name) {
   if (watch->reopened) Tell(*watch, watch->Firing(), "", OpenState(*watch));
   CatchUp(name);
   const auto after = watches_.find(name);  // the run may have been deleted meanwhile
-  return after == watches_.end() ? nullptr : after->second.get();
+  if (after == watches_.end() || !after->second) return nullptr;
+  // What the saved state has open of rules that went while no server ran.
+  Take(after->second.get(), after->second->SetUserRules(options_.detector.user_rules), kRuleGone);
+  return after->second.get();
 }
 
 // Null where there is nothing to watch: closed before, or gone.
@@ -136,12 +140,19 @@ void Judge::OnRunDeleted(const std::string& run) {
   }
 }
 
-void Judge::Take(Watch* watch, const std::vector<AlertEvent>& events) {
+void Judge::Take(Watch* watch, const std::vector<AlertEvent>& events, const std::string& because) {
   if (events.empty()) return;
   watch->dirty = false;
   std::vector<Alert> alerts;
   for (const AlertEvent& event : events) alerts.push_back(event.alert);
-  Tell(*watch, std::move(alerts), "", OpenState(*watch));
+  Tell(*watch, std::move(alerts), because, OpenState(*watch));
+}
+
+void Judge::SetUserRules(const detect::UserRulesPtr& rules) {
+  options_.detector.user_rules = rules;
+  for (const auto& [name, watch] : watches_) {
+    if (watch) Take(watch.get(), watch->SetUserRules(rules), kRuleGone);
+  }
 }
 
 void Judge::Tell(const Watch& watch, std::vector<Alert> alerts, const std::string& because,

@@ -36,6 +36,7 @@ class Judge {
   // Measures silence, ends what is over, saves states that have waited long enough.
   void Tick();
   void SaveAll();
+  void SetUserRules(const detect::UserRulesPtr& rules);
 
   uint64_t steps() const { return steps_; }
   uint64_t fired() const { return fired_; }
@@ -45,7 +46,7 @@ class Judge {
  private:
   Watch* Find(const AttemptName& name);
   std::unique_ptr<Watch> Make(const AttemptName& name);
-  void Take(Watch* watch, const std::vector<AlertEvent>& events);
+  void Take(Watch* watch, const std::vector<AlertEvent>& events, const std::string& because = "");
   // Writes and tells `alerts`, firing or resolved.
   void Tell(const Watch& watch, std::vector<Alert> alerts, const std::string& because,
             store::MetaEntry state);
@@ -56,7 +57,7 @@ class Judge {
   double QuietSeconds(const Watch& watch) const;
   store::MetaEntry OpenState(const Watch& watch) const;
 
-  const AlertOptions options_;
+  AlertOptions options_;  // of it only the user's rules change
   store::Store* const store_;
   const Clock* const clock_;
   Book* const book_;

@@ -36,6 +36,9 @@ class Watch {
   // Before the first frame. A state that cannot be read is an error and leaves a fresh engine.
   Status Restore(const std::string& state) { return engine_.RestoreState(state); }
   std::string SaveState() const { return engine_.SaveState(); }
+  std::vector<AlertEvent> SetUserRules(const detect::UserRulesPtr& rules) {
+    return engine_.SetUserRules(rules);
+  }
   std::vector<Alert> Open() const { return engine_.Open(); }
   std::vector<Alert> Firing() const;
   // With the last checkpoint before the first evidence, by the steps that the trainer told.

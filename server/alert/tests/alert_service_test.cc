@@ -95,6 +95,52 @@ TEST_F(AlertServiceTest, FiresAndResolvesFromDurableFrames) {
   EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 2", "resolved non_finite 5"}));
 }
 
+detect::UserRulesPtr HighLoss(double threshold) {
+  detect::UserRule rule;
+  rule.name = "high_loss";
+  rule.signal = 1;  // the loss
+  rule.threshold = threshold;
+  return std::make_shared<detect::UserRules>(detect::UserRules{rule});
+}
+
+TEST_F(AlertServiceTest, UserRulesAreReplacedWhileRunsGoOn) {
+  AlertOptions options;
+  options.detector.user_rules = HighLoss(5);
+  Start(options);
+  const auto source = history_.Hello("run");
+  history_.Put(source, Loss(1, 6));
+  EXPECT_EQ(Alerts("run").size(), 1u);
+  service_->SetUserRules(HighLoss(5));
+  EXPECT_EQ(service_->Firing().size(), 1u) << "the same rule goes on";
+  service_->SetUserRules(HighLoss(7));
+  EXPECT_EQ(Alerts("run")[0].resolved_because, "rule removed or changed");
+  history_.Put(source, Loss(2, 6));
+  EXPECT_TRUE(Alerts("run").size() == 1 && service_->Firing().empty());
+  history_.Put(source, Loss(3, 8));
+  service_->Flush();
+  EXPECT_EQ(ear_.heard(), (Heard{"firing high_loss 1", "resolved high_loss 1", "firing high_loss 3"}));
+  // A run that begins afterwards is judged by the new rules.
+  const auto other = history_.Hello("other");
+  history_.Put(other, Loss(1, 8));
+  EXPECT_EQ(Alerts("other").size(), 1u);
+}
+
+TEST_F(AlertServiceTest, ARuleThatWentWhileNoServerRanLeavesNothingOpen) {
+  AlertOptions options;
+  options.detector.user_rules = HighLoss(5);
+  Start(options);
+  const auto source = history_.Hello("run");
+  history_.Put(source, Loss(1, 6));
+  service_->Flush();
+  EXPECT_EQ(service_->Firing().size(), 1u);
+  Restart();
+  const auto alerts = Alerts("run");
+  ASSERT_EQ(alerts.size(), 1u);
+  EXPECT_EQ(alerts[0].alert.state, AlertState::kResolved);
+  EXPECT_EQ(alerts[0].resolved_because, "rule removed or changed");
+  EXPECT_EQ(ear_.heard(), (Heard{"firing high_loss 1", "resolved high_loss 1"}));
+}
+
 TEST_F(AlertServiceTest, ARunThatNobodyKnowsIsNotFound) {
   Start();
   EXPECT_EQ(service_->OfRun("nobody").status().code(), Code::kNotFound);

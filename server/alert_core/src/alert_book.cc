@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "foreshock/server/detect/user_rule.h"
+
 namespace foreshock::alert {
 namespace {
 
@@ -9,8 +11,6 @@ using detect::Finding;
 using detect::RuleInfo;
 using detect::Severity;
 using detect::Verdict;
-
-constexpr RuleInfo kUnknownRule = {"", 1, 1, "", ""};
 
 const Finding* MostSevere(const Verdict& verdict) {
   const Finding* worst = nullptr;
@@ -37,9 +37,7 @@ void AlertBook::AddCheckpoint(int64_t step) {
   steps.push_back(step);
 }
 
-void AlertBook::Apply(const Verdict& verdict, std::vector<AlertEvent>* events) {
-  const RuleInfo* found = detect::FindRule(verdict.rule);
-  const RuleInfo& info = found ? *found : kUnknownRule;
+void AlertBook::Apply(const Verdict& verdict, const RuleInfo& info, std::vector<AlertEvent>* events) {
   const Finding* finding = MostSevere(verdict);
   if (!finding && !state_.rules.contains(std::string(verdict.rule))) return;
   RuleState& rule = state_.rules[std::string(verdict.rule)];
@@ -51,10 +49,10 @@ void AlertBook::Apply(const Verdict& verdict, std::vector<AlertEvent>* events) {
       rule.alert.reset();
       return;
     }
-    if (!rule.alert) rule.alert = NewAlert(verdict, *finding, finding->severity);
+    if (!rule.alert) rule.alert = NewAlert(verdict, info, *finding, finding->severity);
     Update(*finding, &*rule.alert);
     if (const auto severity = Ripe(rule, info.fire_after)) {
-      Alert alert = NewAlert(verdict, *finding, *severity);
+      Alert alert = NewAlert(verdict, info, *finding, *severity);
       alert.first_evidence_step = std::min(alert.first_evidence_step, rule.alert->first_evidence_step);
       alert.last_checkpoint_step = CheckpointBefore(alert.first_evidence_step);
       Fire(std::move(alert), verdict.step, &rule, events);
@@ -72,7 +70,7 @@ void AlertBook::Apply(const Verdict& verdict, std::vector<AlertEvent>* events) {
   const bool rises = ripe && *ripe > rule.alert->severity;
   const bool eases = rule.below[now] >= info.resolve_after;
   if (!rises && !eases) return;
-  Alert next = NewAlert(verdict, *finding, rises ? *ripe : finding->severity);
+  Alert next = NewAlert(verdict, info, *finding, rises ? *ripe : finding->severity);
   next.incident = rule.alert->incident;
   next.first_evidence_step = rule.alert->first_evidence_step;
   next.last_checkpoint_step = rule.alert->last_checkpoint_step;
@@ -88,7 +86,8 @@ void AlertBook::Count(const Finding* finding, RuleState* rule) const {
   }
 }
 
-Alert AlertBook::NewAlert(const Verdict& verdict, const Finding& finding, Severity severity) const {
+Alert AlertBook::NewAlert(const Verdict& verdict, const RuleInfo& info, const Finding& finding,
+                          Severity severity) const {
   Alert alert;
   alert.id = run_ + "/" + attempt_ + "/" + std::string(verdict.rule) + "/" +
              std::string(detect::SeverityName(severity)) + "/" + std::to_string(verdict.step);
@@ -100,7 +99,12 @@ Alert AlertBook::NewAlert(const Verdict& verdict, const Finding& finding, Severi
   alert.head = finding.head;
   alert.first_evidence_step = finding.first_step;
   alert.last_checkpoint_step = CheckpointBefore(finding.first_step);
-  if (const RuleInfo* info = detect::FindRule(verdict.rule)) alert.advice = info->advice;
+  alert.advice = info.advice;
+  if (info.user) {
+    alert.labels = info.user->labels;
+    alert.annotations = info.user->annotations;
+    alert.action = info.user->action;
+  }
   Update(finding, &alert);
   return alert;
 }
@@ -127,6 +131,15 @@ void AlertBook::Resolve(int64_t step, RuleState* rule, std::vector<AlertEvent>* 
   rule->alert->resolved_step = step;
   events->push_back({AlertEvent::Kind::kResolved, step, *std::move(rule->alert)});
   rule->alert.reset();
+}
+
+void AlertBook::Forget(const std::string& rule, std::vector<AlertEvent>* events) {
+  const auto it = state_.rules.find(rule);
+  if (it == state_.rules.end()) return;
+  if (it->second.alert && it->second.alert->state == AlertState::kFiring) {
+    Resolve(state_.last_step, &it->second, events);
+  }
+  state_.rules.erase(it);
 }
 
 std::optional<int64_t> AlertBook::CheckpointBefore(int64_t step) const {

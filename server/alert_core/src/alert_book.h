@@ -36,7 +36,9 @@ class AlertBook {
 
   void AddCheckpoint(int64_t step);
   void SetStep(int64_t step) { state_.last_step = step; }
-  void Apply(const detect::Verdict& verdict, std::vector<AlertEvent>* events);
+  void Apply(const detect::Verdict& verdict, const detect::RuleInfo& info, std::vector<AlertEvent>* events);
+  // Ends what the rule has open and forgets the rule.
+  void Forget(const std::string& rule, std::vector<AlertEvent>* events);
   std::vector<Alert> Open() const;
 
   const std::string& run() const { return run_; }
@@ -46,7 +48,7 @@ class AlertBook {
 
  private:
   void Count(const detect::Finding* finding, RuleState* rule) const;
-  Alert NewAlert(const detect::Verdict& verdict, const detect::Finding& finding,
+  Alert NewAlert(const detect::Verdict& verdict, const detect::RuleInfo& info, const detect::Finding& finding,
                  detect::Severity severity) const;
   void Update(const detect::Finding& finding, Alert* alert) const;
   void Fire(Alert alert, int64_t step, RuleState* rule, std::vector<AlertEvent>* events);

@@ -2,13 +2,16 @@
 
 #include "alert_book.h"
 #include "alert_json.h"
+#include "foreshock/server/detect/rule_info.h"
 
 namespace foreshock::alert {
 
 class AlertEngine::Impl {
  public:
   Impl(std::string run, std::string attempt, const detect::RunInfo& info, detect::DetectorOptions options)
-      : book_(std::move(run), std::move(attempt)), detector_(info, std::move(options)) {}
+      : book_(std::move(run), std::move(attempt)),
+        rules_(detect::RulesForRun(options.user_rules, book_.run())),
+        detector_(info, WithRules(std::move(options), rules_)) {}
 
   std::vector<AlertEvent> Observe(const detect::StepSample& sample) {
     std::vector<AlertEvent> events;
@@ -31,6 +34,22 @@ class AlertEngine::Impl {
     return events;
   }
 
+  std::vector<AlertEvent> SetUserRules(const detect::UserRulesPtr& all) {
+    const detect::UserRulesPtr rules = detect::RulesForRun(all, book_.run());
+    detector_.SetUserRules(rules);
+    std::vector<std::string> gone;
+    for (const auto& [name, state] : book_.state().rules) {
+      const detect::UserRule* before = Find(rules_, name);
+      const detect::UserRule* now = Find(rules, name);
+      const bool changed = before && now && !(*before == *now);
+      if (!detector_.FindRule(name) || changed) gone.push_back(name);
+    }
+    rules_ = rules;
+    std::vector<AlertEvent> events;
+    for (const std::string& name : gone) book_.Forget(name, &events);
+    return events;
+  }
+
   Status RestoreState(std::string_view text) {
     if (detector_.last_step() >= 0)
       return Status(Code::kFailedPrecondition, "alert state: restore before steps");
@@ -49,11 +68,27 @@ class AlertEngine::Impl {
   std::string SaveState() const { return StateToJson(book_); }
 
  private:
+  static detect::DetectorOptions WithRules(detect::DetectorOptions options, detect::UserRulesPtr rules) {
+    options.user_rules = std::move(rules);
+    return options;
+  }
+
+  static const detect::UserRule* Find(const detect::UserRulesPtr& rules, const std::string& name) {
+    if (!rules) return nullptr;
+    for (const detect::UserRule& rule : *rules) {
+      if (rule.name == name) return &rule;
+    }
+    return nullptr;
+  }
+
   void Apply(const std::vector<detect::Verdict>& verdicts, std::vector<AlertEvent>* events) {
-    for (const detect::Verdict& verdict : verdicts) book_.Apply(verdict, events);
+    for (const detect::Verdict& verdict : verdicts) {
+      book_.Apply(verdict, *detector_.FindRule(verdict.rule), events);
+    }
   }
 
   AlertBook book_;
+  detect::UserRulesPtr rules_;  // of this run
   detect::Detector detector_;
   int64_t restored_step_ = -1;  // samples up to here only rebuild the detector
 };
@@ -67,6 +102,9 @@ AlertEngine& AlertEngine::operator=(AlertEngine&&) noexcept = default;
 
 std::vector<AlertEvent> AlertEngine::Observe(const detect::StepSample& sample) {
   return impl_->Observe(sample);
+}
+std::vector<AlertEvent> AlertEngine::SetUserRules(const detect::UserRulesPtr& rules) {
+  return impl_->SetUserRules(rules);
 }
 std::vector<AlertEvent> AlertEngine::Tick(double seconds) { return impl_->Tick(seconds); }
 std::vector<Alert> AlertEngine::Open() const { return impl_->Open(); }

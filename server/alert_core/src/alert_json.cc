@@ -64,6 +64,9 @@ ordered_json ToJson(const Alert& a) {
   out["last_checkpoint_step"] = a.last_checkpoint_step ? json(*a.last_checkpoint_step) : json();
   out["summary"] = a.summary;
   out["advice"] = a.advice;
+  if (!a.labels.empty()) out["labels"] = a.labels;
+  if (!a.annotations.empty()) out["annotations"] = a.annotations;
+  if (!a.action.empty()) out["action"] = a.action;
   return out;
 }
 
@@ -90,6 +93,9 @@ Alert ToAlert(const json& in) {
   if (!checkpoint.is_null()) a.last_checkpoint_step = checkpoint.get<int64_t>();
   a.summary = in.at("summary");
   a.advice = in.at("advice");
+  a.labels = in.value("labels", a.labels);
+  a.annotations = in.value("annotations", a.annotations);
+  a.action = in.value("action", a.action);
   return a;
 }
 

@@ -69,6 +69,80 @@ TEST(AlertEngine, RefusesAnotherRunsStateAndBrokenText) {
   EXPECT_EQ(engine.RestoreState(other.SaveState()).code(), Code::kInvalidArgument);
 }
 
+detect::UserRule HighLoss() {
+  detect::UserRule rule;
+  rule.name = "high_loss";
+  rule.signal = kLossId;
+  rule.run = "ru*";
+  rule.threshold = 5;
+  rule.severity = detect::Severity::kCritical;
+  rule.labels = {{"team", "a"}};
+  rule.annotations = {{"runbook", "x"}};
+  rule.advice = "look";
+  rule.action = "checkpoint";
+  rule.keep_firing_samples = 2;
+  return rule;
+}
+
+AlertEngine EngineWith(const detect::UserRule& rule, const std::string& run = "run") {
+  detect::DetectorOptions options;
+  options.user_rules = std::make_shared<detect::UserRules>(detect::UserRules{rule});
+  return AlertEngine(run, "1", {.layers = 1, .heads = 2}, options);
+}
+
+TEST(UserRules, FireAndResolveAsTheBuiltInOnesDo) {
+  AlertEngine engine = EngineWith(HighLoss());
+  const auto fired = engine.Observe(Loss(1, 6));
+  ASSERT_EQ(fired.size(), 1u);
+  const Alert& alert = fired[0].alert;
+  EXPECT_EQ(alert.rule, "high_loss");
+  EXPECT_EQ(alert.severity, detect::Severity::kCritical);
+  EXPECT_EQ(alert.advice, "look");
+  const auto back = AlertFromJson(AlertToJson(alert));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->labels.at("team"), "a");
+  EXPECT_EQ(back->annotations.at("runbook"), "x");
+  EXPECT_EQ(back->action, "checkpoint");
+  EXPECT_TRUE(engine.Observe(Loss(2, 4)).empty());
+  EXPECT_EQ(engine.Observe(Loss(3, 4)).size(), 1u);
+}
+
+TEST(UserRules, RunOnlyWhereTheirPatternMatches) {
+  EXPECT_TRUE(EngineWith(HighLoss(), "other").Observe(Loss(1, 6)).empty());
+}
+
+TEST(UserRules, ReloadedOnesThatAreTheSameKeepTheirAlert) {
+  AlertEngine engine = EngineWith(HighLoss());
+  const auto fired = engine.Observe(Loss(1, 6));
+  EXPECT_TRUE(
+      engine.SetUserRules(std::make_shared<detect::UserRules>(detect::UserRules{HighLoss()})).empty());
+  ASSERT_EQ(engine.Open().size(), 1u);
+  detect::UserRule changed = HighLoss();
+  changed.threshold = 5.5;
+  const auto ended = engine.SetUserRules(std::make_shared<detect::UserRules>(detect::UserRules{changed}));
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].kind, AlertEvent::Kind::kResolved);
+  EXPECT_EQ(ended[0].alert.id, fired[0].alert.id);
+  EXPECT_EQ(engine.Observe(Loss(2, 6)).size(), 1u);
+  EXPECT_EQ(engine.SetUserRules(nullptr).size(), 1u);
+  EXPECT_TRUE(engine.Observe(Loss(3, 6)).empty());
+}
+
+TEST(UserRules, GoneWhileNoServerRanTheyEndWithTheRestoredState) {
+  AlertEngine first = EngineWith(HighLoss());
+  first.Observe(Loss(1, 6));
+  AlertEngine second = Engine();
+  ASSERT_TRUE(second.RestoreState(first.SaveState()).ok());
+  EXPECT_EQ(second.Open().size(), 1u);
+  EXPECT_EQ(second.SetUserRules(nullptr).size(), 1u);
+  EXPECT_TRUE(second.Open().empty());
+  AlertEngine third = EngineWith(HighLoss());
+  ASSERT_TRUE(third.RestoreState(first.SaveState()).ok());
+  EXPECT_TRUE(third.Observe(Loss(1, 6)).empty());
+  EXPECT_TRUE(third.Observe(Loss(2, 6)).empty());
+  EXPECT_EQ(third.Open().size(), 1u);
+}
+
 TEST(AlertJson, RoundTripsWithNanAndStrangeText) {
   AlertEngine engine("r\xff\"un", "1", {.layers = 1, .heads = 2});
   const Alert alert = engine.Observe(Loss(1, kNan))[0].alert;

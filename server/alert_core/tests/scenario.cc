@@ -8,51 +8,6 @@
 namespace foreshock::alert {
 namespace {
 
-// What a healthy head shows at a step; `x` and `y` are noise in [-1, 1].
-std::optional<double> Healthy(uint16_t signal, double t, double head, double x, double y) {
-  const double growth = std::pow(1 + t / 300, 0.35) * (1 + 0.04 * head);
-  switch (signal) {
-    case kWqSigma1:
-      return 0.45 * growth * (1 + 0.01 * x);
-    case kWkSigma1:
-      return 0.45 * growth * (1 + 0.01 * y);
-    case kQkSigma1:
-      return 0.18 * growth * growth * (1 + 0.02 * x);
-    case kLogitMax:
-      return 1 + 11 * growth * (1 + 0.1 * x);
-    case kTiedRowFraction:
-      return 0.03 + 0.01 * x;
-    case kTiedRowFractionBf16:
-      return 0.035 + 0.01 * x;
-    case kSaturatedRowFraction:
-      return 0.01 + 0.005 * y;
-    case kEntropyMean:
-      return 3 + 0.2 * x;
-    case kUpdateProjection1:
-      return 0.02 * (0.02 + 0.1 * x);
-    case kUpdateNorm:
-      return 0.02 * (1 + 0.05 * y);
-    case kOutputRoundingBias:
-      return 0.008 * (x + y);
-    case kDeltaError:
-      return 2e-5 * (x + y);
-    default:
-      return std::nullopt;
-  }
-}
-
-constexpr uint16_t kHeadSignals[] = {kWqSigma1,
-                                     kWkSigma1,
-                                     kQkSigma1,
-                                     kLogitMax,
-                                     kTiedRowFraction,
-                                     kTiedRowFractionBf16,
-                                     kSaturatedRowFraction,
-                                     kEntropyMean,
-                                     kUpdateProjection1,
-                                     kUpdateNorm,
-                                     kOutputRoundingBias,
-                                     kDeltaError};
 constexpr uint16_t kScalarSignals[] = {kLoss, kGradNorm, kLossScale, kStepSeconds};
 
 bool Matches(const AlertEvent& event, std::string_view rule, std::optional<detect::Severity> severity) {
@@ -60,15 +15,6 @@ bool Matches(const AlertEvent& event, std::string_view rule, std::optional<detec
 }
 
 }  // namespace
-
-double Noise(uint64_t a, uint64_t b, uint64_t c) {
-  uint64_t x = a * 0x9E3779B97F4A7C15u + b * 0xBF58476D1CE4E5B9u + c * 0x94D049BB133111EBu + 1;
-  for (int i = 0; i < 3; ++i) {
-    x ^= x >> 31;
-    x *= 0xD6E8FEB86659FD93u;
-  }
-  return static_cast<double>(x >> 11) / static_cast<double>(uint64_t{1} << 52) - 1;
-}
 
 Scenario::Scenario(Shape shape) : shape_(shape) {}
 
@@ -114,10 +60,8 @@ void Scenario::AddScalars(int64_t step, detect::StepSample* sample) const {
     std::optional<double> value;
     if (const auto it = scalars_.find(signal); it != scalars_.end()) {
       value = it->second(t);
-    } else if (signal == kLoss) {
-      value = 1.2 + 4.3 * std::exp(-t / 250) + 0.08 * Noise(signal, step);
-    } else if (signal == kGradNorm) {
-      value = 0.9 * (1 + 0.2 * Noise(signal, step));
+    } else {
+      value = scenario::HealthyValue(signal, step, 0);
     }
     if (value) sample->scalars.push_back({signal, *value});
   }
@@ -127,14 +71,14 @@ std::optional<double> Scenario::Value(uint16_t signal, uint32_t head, int64_t st
   const auto t = static_cast<double>(step);
   if (const auto it = heads_.find({signal, head}); it != heads_.end()) return it->second(t);
   if (const auto it = all_heads_.find(signal); it != all_heads_.end()) return it->second(t);
-  auto value = Healthy(signal, t, head, Noise(signal, head, step), Noise(signal + 1000, head, step));
+  auto value = scenario::HealthyValue(signal, step, head);
   const auto factor = factors_.find({signal, head});
   if (value && factor != factors_.end()) *value *= factor->second(t);
   return value;
 }
 
 void Scenario::AddHeads(int64_t step, detect::StepSample* sample) const {
-  for (const uint16_t signal : kHeadSignals) {
+  for (const uint16_t signal : scenario::HealthyHeadSignals()) {
     if (std::find(without_.begin(), without_.end(), signal) != without_.end()) continue;
     for (uint32_t layer = 0; layer < shape_.layers; ++layer) {
       detect::SeriesSample series;

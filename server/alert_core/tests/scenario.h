@@ -1,5 +1,6 @@
-// "Load these series, expect these alerts": a healthy run, made by formula with fixed pseudo-noise, in which
-// a test bends what it is about. The numbers imitate the recorded healthy runs; nothing here is a recording.
+// "Load these series, expect these alerts" in C++: the healthy run of server/scenario, in which a test bends
+// what it is about. Where values can be written down, a scenario file (tests/scenarios) says the same in
+// fewer words.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "foreshock/server/alert_core/alert_engine.h"
+#include "foreshock/server/scenario/healthy.h"
 
 namespace foreshock::alert {
 
@@ -56,8 +58,7 @@ class Scenario {
   std::function<bool(double)> skipped_;
 };
 
-// Pseudo-noise in [-1, 1], a pure function of its arguments.
-double Noise(uint64_t a, uint64_t b, uint64_t c = 0);
+using scenario::Noise;
 
 // The first firing of the rule (at this severity), or nullptr.
 const AlertEvent* FirstFiring(const std::vector<AlertEvent>& events, std::string_view rule,

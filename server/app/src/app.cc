@@ -34,6 +34,8 @@ class AppImpl final : public App {
       return Status(Code::kInvalidArgument,
                     "resend_seconds: " + std::to_string(options_.resend_seconds) + ", must be 1 to 3600");
     }
+    const auto mode = control::ParseRuleActionMode(options_.rule_actions);
+    if (!mode.ok()) return mode.status().Annotate("rule_actions");
     if (options_.data_folder.empty()) return Status(Code::kInvalidArgument, "data_folder: empty");
     return OkStatus();
   }
@@ -51,6 +53,11 @@ class AppImpl final : public App {
     if (answers_ != nullptr) answers_->Stop(kStopGraceMs);
     answers_.reset();
     history_.reset();
+  }
+
+  Status ReloadRules() override {
+    if (history_ == nullptr) return Status(Code::kFailedPrecondition, "not running");
+    return app::ReloadRules(options_.rules_file, history_.get());
   }
 
   int grpc_port() const override { return answers_ != nullptr ? answers_->grpc->port() : 0; }

@@ -43,6 +43,13 @@ void Declare(CLI::App& cli, Arguments* a) {
   cli.add_option("--external-url", o.external_url, "how people reach --http, for links in alerts");
   cli.add_option("--control-token-file", o.control_token_file,
                  "file whose first line is the token needed to act by HTTP and on the web page");
+  cli.add_option(
+      "--rules", o.rules_file,
+      "YAML file of rules beside the built-in ones (docs/rules/user_rules.md); SIGHUP reads it again");
+  cli.add_option("--rule-actions", o.rule_actions,
+                 "what `action:` of such a rule does: off, dry_run (logged, not sent) or on")
+      ->capture_default_str();
+  cli.add_flag("--allow-rule-stop", o.allow_rule_stop, "with --rule-actions on, rules may stop a run, too");
   cli.add_option("--log-level", a->log_level, "debug, info (default), warning, error or off");
   cli.add_option("--ready-file", a->ready_file,
                  "file that gets the line with the ports once the server listens");
@@ -76,20 +83,24 @@ int Parse(int argc, char** argv, Arguments* arguments) {
 }
 
 // Blocks the signals in every thread that starts from here on, so that only WaitForStop sees them.
-sigset_t BlockStopSignals() {
+// Without a rules file SIGHUP keeps its usual meaning.
+sigset_t BlockSignals(bool reload) {
   ::signal(SIGPIPE, SIG_IGN);
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  if (reload) sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signals;
 }
 
-// After the first signal a second one ends the process at once.
-void WaitForStop(const sigset_t& signals) {
+// SIGHUP reads the rules again. After the first other signal a second one ends the process at once.
+void WaitForStop(const sigset_t& signals, App* app) {
   int signal_number = 0;
-  sigwait(&signals, &signal_number);
+  while (sigwait(&signals, &signal_number) != 0 || signal_number == SIGHUP) {
+    if (signal_number == SIGHUP) app->ReloadRules().IgnoreError();  // logged and counted
+  }
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   LogInfo("server/app", "stopping", {{"signal", signal_number}});
 }
@@ -101,7 +112,7 @@ int RunServer(int argc, char** argv) {
   const int parsed = Parse(argc, argv, &arguments);
   if (parsed >= 0) return parsed;
   SetLogLevel(arguments.options.log_level);
-  const sigset_t signals = BlockStopSignals();
+  const sigset_t signals = BlockSignals(!arguments.options.rules_file.empty());
   auto app = App::New(arguments.options);
   if (!app.ok()) return Fail(kBadArguments, app.status());
   Status status = (*app)->Start();
@@ -113,7 +124,7 @@ int RunServer(int argc, char** argv) {
     status = WriteFileAtomically(PosixFileSystem(), arguments.ready_file, line);
     if (!status.ok()) return Fail(kCannotStart, status.Annotate("--ready-file"));
   }
-  WaitForStop(signals);
+  WaitForStop(signals, app->get());
   (*app)->Stop();
   return kStopped;
 }

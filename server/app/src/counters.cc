@@ -31,6 +31,18 @@ std::vector<Counter> All(const History& history) {
       {"merge_incomplete", "steps merged without all ranks", merged.incomplete},
       {"merge_pending", "steps that wait for their ranks", merged.pending, true},
   };
+  counters.push_back({"user_rules", "rules of the user's that run", history.user_rules, true});
+  counters.push_back({"rule_reloads", "times the rules file was read again", history.rule_reloads});
+  counters.push_back(
+      {"rule_reload_failures", "times it had errors and the old rules stayed", history.rule_reload_failures});
+  const control::RuleActions::Counters acted = history.rule_actions->counters();
+  counters.push_back({"rule_actions_proposed", "actions that rules asked trainers for", acted.proposed});
+  counters.push_back(
+      {"rule_actions_dry", "actions that rules would have asked for, in a dry run", acted.dry});
+  counters.push_back(
+      {"rule_actions_limited", "actions by rules left out: too many within an hour", acted.limited});
+  counters.push_back(
+      {"rule_actions_refused", "actions by rules that were not allowed or came too late", acted.refused});
   if (history.notifier != nullptr) {
     const notify::Notifier::Counters notified = history.notifier->counters();
     counters.push_back({"notify_sent", "messages about alerts that were delivered", notified.sent});

@@ -1,5 +1,8 @@
 #include "history.h"
 
+#include "foreshock/base/logging.h"
+#include "foreshock/server/rules/rules_file.h"
+
 namespace foreshock::app {
 namespace {
 
@@ -38,6 +41,22 @@ std::vector<notify::Target> TargetsOf(const AppOptions& options) {
   return targets;
 }
 
+Status ReloadRules(const std::string& rules_file, History* history) {
+  if (rules_file.empty())
+    return Status(Code::kFailedPrecondition, "rules_file: none given, nothing to reload");
+  const auto rules = rules::LoadUserRules(rules_file);
+  if (!rules.ok()) {
+    ++history->rule_reload_failures;
+    LogError("server/app", "rules not reloaded, the old ones stay", {{"error", rules.status()}});
+    return rules.status();
+  }
+  history->alerts->SetUserRules(*rules);
+  history->user_rules = (*rules)->size();
+  ++history->rule_reloads;
+  LogInfo("server/app", "rules reloaded", {{"file", rules_file}, {"rules", (*rules)->size()}});
+  return OkStatus();
+}
+
 Status History::health() const {
   FS_RETURN_IF_ERROR(store->health());
   return ingest->health();
@@ -50,7 +69,12 @@ Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const C
   store.write_buffer_bytes = options.write_buffer_bytes;
   FS_ASSIGN_OR_RETURN(history->store, store::Store::Open(store));
   // Alerts listen before the merger speaks.
-  FS_ASSIGN_OR_RETURN(history->alerts, alert::AlertService::Start({}, history->store.get(), &clock));
+  alert::AlertOptions alerts;
+  if (!options.rules_file.empty()) {
+    FS_ASSIGN_OR_RETURN(alerts.detector.user_rules, rules::LoadUserRules(options.rules_file));
+    history->user_rules = alerts.detector.user_rules->size();
+  }
+  FS_ASSIGN_OR_RETURN(history->alerts, alert::AlertService::Start(alerts, history->store.get(), &clock));
   FS_ASSIGN_OR_RETURN(history->notifier, StartNotifier(options, clock, *history));
   merge::MergerOptions merge;
   merge.wait = Nanoseconds(options.merge_wait_seconds);
@@ -60,7 +84,16 @@ Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const C
   control.store = history->store.get();
   control.outbox = &history->ingest->outbox();
   control.clock = &clock;
+  FS_ASSIGN_OR_RETURN(const control::RuleActionMode mode, control::ParseRuleActionMode(options.rule_actions));
+  control.allow_rule_actions = mode == control::RuleActionMode::kOn;
+  control.allow_rule_stop = options.allow_rule_stop;
   FS_ASSIGN_OR_RETURN(history->controls, control::Controls::Start(control));
+  control::RuleActionOptions actions;
+  actions.alerts = history->alerts.get();
+  actions.controls = history->controls.get();
+  actions.clock = &clock;
+  actions.mode = mode;
+  history->rule_actions = control::RuleActions::Start(actions);
   return history;
 }
 

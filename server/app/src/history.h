@@ -1,12 +1,14 @@
 // The half of the server that takes records in, keeps them, judges them and tells of it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "foreshock/base/clock.h"
 #include "foreshock/server/alert/alert_service.h"
 #include "foreshock/server/app/options.h"
 #include "foreshock/server/control/controls.h"
+#include "foreshock/server/control/rule_actions.h"
 #include "foreshock/server/ingest/ingest.h"
 #include "foreshock/server/merge/merger.h"
 #include "foreshock/server/notify/notifier.h"
@@ -22,6 +24,9 @@ struct History {
   std::unique_ptr<merge::Merger> merger;
   std::unique_ptr<ingest::Ingest> ingest;
   std::unique_ptr<control::Controls> controls;
+  std::unique_ptr<control::RuleActions> rule_actions;
+  std::atomic<uint64_t> user_rules{0};  // that run
+  std::atomic<uint64_t> rule_reloads{0}, rule_reload_failures{0};
 
   // Ok, or the first thing that is wrong. Thread-safe.
   Status health() const;
@@ -29,6 +34,9 @@ struct History {
 
 // Everything or nothing.
 Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const Clock& clock);
+
+// All or nothing; counts and logs. kFailedPrecondition when there is no file.
+Status ReloadRules(const std::string& rules_file, History* history);
 
 // Targets of the notifier that the options name.
 std::vector<notify::Target> TargetsOf(const AppOptions& options);

@@ -83,8 +83,8 @@ int Daemon::Kill(int signal) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-http::ClientResponse Daemon::Health() const {
-  const auto response = http::Get("http://127.0.0.1:" + std::to_string(http_port_) + "/healthz");
+http::ClientResponse Daemon::Get(const std::string& path) const {
+  const auto response = http::Get("http://127.0.0.1:" + std::to_string(http_port_) + path);
   return response.ok() ? *response : http::ClientResponse{};
 }
 

@@ -23,8 +23,9 @@ class Daemon {
   int pid() const { return pid_; }
   // The exit code, or minus the signal that ended it.
   int Kill(int signal);
-  // What /healthz answers.
-  http::ClientResponse Health() const;
+  // What a path of its HTTP address answers, e.g. "/metrics"; Health is /healthz.
+  http::ClientResponse Get(const std::string& path) const;
+  http::ClientResponse Health() const { return Get("/healthz"); }
   std::string log() const;
 
  private:

@@ -97,12 +97,50 @@ TEST(Foreshockd, BadArgumentsEndItWithAClearLine) {
       {{"--config", folder.path() + "/none.yaml"}, "none.yaml"},
       {{"--log-level", "loud"}, "--log-level"},
       {{"--data", "/proc/no/such"}, "/proc/no"},
+      {{"--rules", folder.path() + "/config.yaml"}, "config.yaml:1:1: 'grpc_adress'"},
   };
   for (const auto& [arguments, expected] : cases) {
     test::Daemon daemon(folder.path(), arguments);
     EXPECT_FALSE(daemon.listens());
     EXPECT_NE(daemon.log().find(expected), std::string::npos) << daemon.log();
   }
+}
+
+// Waits until the page holds the text.
+void WaitFor(const test::Daemon& daemon, const std::string& path, const std::string& text) {
+  std::string body = daemon.Get(path).body;
+  while (body.find(text) == std::string::npos) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    body = daemon.Get(path).body;
+  }
+}
+
+TEST(Foreshockd, SighupReadsTheRulesAgainAndRefusesBadOnesWhole) {
+  TempFolder folder;
+  const std::string path = folder.path() + "/rules.yaml";
+  const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
+  write("rules:\n  - {name: high_loss, signal: loss, condition: '> 2.5', labels: {team: a}}\n");
+  test::Daemon daemon(folder.path(), {"--data", folder.path() + "/data", "--rules", path});
+  ASSERT_TRUE(daemon.listens()) << daemon.log();
+  test::Link link = test::Connect(daemon.grpc_port(), "run");
+  ASSERT_NE(link.stream, nullptr);
+  for (uint64_t seq = 1; seq <= 3; ++seq) {
+    ASSERT_TRUE(link.stream->Write(RecordType::kFrame, test::FrameOf(seq, 1)).ok());
+  }
+  WaitFor(daemon, "/api/v1/runs/run/alerts", "high_loss");
+  WaitFor(daemon, "/metrics", "foreshock_user_rules 1\n");
+
+  write("rules:\n  - {name: other, signal: los, condition: '> 1'}\n");
+  ::kill(daemon.pid(), SIGHUP);
+  WaitFor(daemon, "/metrics", "foreshock_rule_reload_failures_total 1\n");
+  EXPECT_NE(daemon.log().find("rules.yaml:2:27: signal: 'los'"), std::string::npos) << daemon.log();
+  WaitFor(daemon, "/metrics", "foreshock_user_rules 1\n");
+
+  write("rules: []\n");
+  ::kill(daemon.pid(), SIGHUP);
+  WaitFor(daemon, "/metrics", "foreshock_rule_reloads_total 1\n");
+  WaitFor(daemon, "/api/v1/runs/run/alerts", "\"state\":\"resolved\"");
+  EXPECT_EQ(daemon.Kill(SIGTERM), 0) << daemon.log();
 }
 
 // A small disk of its own, which only this process and its children see; needs user namespaces.

@@ -39,6 +39,7 @@ void PutLabels(const alert::Alert& a, Writer* out) {
   out->Key("run").String(a.run).Key("attempt").String(a.attempt);
   if (a.layer >= 0) out->Key("layer").String(std::to_string(a.layer));
   if (a.head >= 0) out->Key("head").String(std::to_string(a.head));
+  for (const auto& [name, value] : a.labels) out->Key(name).String(value);
   out->Key("source").String("foreshock").EndObject();
 }
 
@@ -55,6 +56,7 @@ void PutAnnotations(const AlertRecord& record, Writer* out) {
     out->Key("last_checkpoint_step").String(std::to_string(*a.last_checkpoint_step));
     out->Key("last_checkpoint").String(record.last_checkpoint);
   }
+  for (const auto& [name, value] : a.annotations) out->Key(name).String(value);
   out->EndObject();
 }
 

@@ -3,8 +3,8 @@
 // One AlertEngine per (run, attempt) reads the merged frames and events that the store tells of. Alerts and
 // the engines' states are written to the store together before anyone hears of them, so that after a crash
 // nothing fires twice and nothing is lost: an engine is rebuilt by reading the attempt's history again,
-// silently up to the state that was saved (of a long one a bounded part, RebuildOptions), and judging all that
-// follows.
+// silently up to the state that was saved (of a long one a bounded part, RebuildOptions), and judging all
+// that follows.
 //
 // The way an attempt ends:
 //   Goodbye finished, stopped   its open alerts resolve, "run finished" or "run stopped"
@@ -44,8 +44,9 @@ class AlertListener {
   virtual void OnAlert(const AlertRecord& record) = 0;
 };
 
-// What of a long history is read to rebuild an engine's baselines, in steps: all of its begin and its end, and
-// of what lies between equal blocks at equal distances. A history that is no longer than this is read whole.
+// What of a long history is read to rebuild an engine's baselines, in steps: all of its begin and its end,
+// and of what lies between equal blocks at equal distances. A history that is no longer than this is read
+// whole.
 struct RebuildOptions {
   int64_t head_steps = 5'000;
   int64_t tail_steps = 50'000;
@@ -84,6 +85,10 @@ class AlertService {
   // The listener (not owned) hears of every firing and resolved alert from now on, until the result dies,
   // which waits for a running call.
   virtual std::unique_ptr<store::Subscription> Subscribe(AlertListener* listener) = 0;
+
+  // Replaces the user's rules of every run, after what is queued; returns when done. What rules that are gone
+  // or changed had open resolves, "rule removed or changed". Not from within a listener.
+  virtual void SetUserRules(const detect::UserRulesPtr& rules) = 0;
 
   // Returns when everything that the store had told before the call is judged.
   virtual void Flush() = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,6 +36,9 @@ struct Alert {
       last_checkpoint_step;  // the last one before the first evidence; nullopt: none was told
   std::string summary;
   std::string advice;  // what to do
+  // Of a user's rule, else empty. `action` is what the rule asks of the trainer (detect::UserRuleActions()).
+  std::map<std::string, std::string> labels, annotations;
+  std::string action;
 };
 
 // What changed: goes to notifiers, to `foreshock watch`, to the store. `alert` is a copy as of `step`.

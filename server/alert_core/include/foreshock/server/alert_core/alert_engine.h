@@ -33,6 +33,11 @@ class AlertEngine {
 
   // Events in the order in which they happened; empty most of the time.
   std::vector<AlertEvent> Observe(const detect::StepSample& sample);
+  // Replaces the user's rules; those whose `run` pattern matches run here. What rules that are gone or
+  // changed had open resolves, at the last step observed. Call it after RestoreState too: rules may have gone
+  // meanwhile.
+  std::vector<AlertEvent> SetUserRules(const detect::UserRulesPtr& rules);
+
   // As Detector::Tick. Events carry the last observed step.
   std::vector<AlertEvent> Tick(double seconds_since_last_sample);
 

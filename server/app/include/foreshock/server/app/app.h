@@ -27,6 +27,11 @@ class App {
   // Refuses new work, commits what was taken, closes the store. Nothing happens when it is not running.
   virtual void Stop() = 0;
 
+  // Reads rules_file again. A file with an error is refused whole and the rules that run stay: the status
+  // says where; counted and logged either way. kFailedPrecondition without a rules_file or when not running.
+  // The thread of Start and Stop.
+  virtual Status ReloadRules() = 0;
+
   // The ports that are listened on; 0 when not running.
   virtual int grpc_port() const = 0;
   virtual int http_port() const = 0;

@@ -21,6 +21,9 @@ struct AppOptions {
   double resend_seconds = 60;                   // how often Alertmanager is told again what fires; 1 to 3600
   std::string external_url;                     // how people reach http_address, for links in alerts
   std::string control_token_file;               // its first line is needed to act by HTTP; empty: not needed
+  std::string rules_file;                       // the user's rules (docs/rules/user_rules.md); empty: none
+  std::string rule_actions = "dry_run";         // off, dry_run or on: what `action:` of such a rule does
+  bool allow_rule_stop = false;                 // with rule_actions on, rules may stop a run, too
   LogLevel log_level = LogLevel::kInfo;
   double merge_wait_seconds = 30;          // how long a step waits for its last ranks
   double silent_after_seconds = 120;       // a run without data and Goodbye is "silent" then

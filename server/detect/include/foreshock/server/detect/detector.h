@@ -1,4 +1,4 @@
-// Runs the built-in rules over the steps of one (run, attempt).
+// Runs the built-in rules, and the user's, over the steps of one (run, attempt).
 //
 // Deterministic: the same samples give the same verdicts, live and in `foreshock replay`. No clock, no I/O,
 // no global state. Not thread-safe: one owner. Memory is bounded by the windows: about 5 KiB a head.
@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "foreshock/server/detect/finding.h"
+#include "foreshock/server/detect/rule_info.h"
 #include "foreshock/server/detect/step_sample.h"
+#include "foreshock/server/detect/user_rule.h"
 
 namespace foreshock::detect {
 
@@ -28,6 +30,8 @@ struct DetectorOptions {
   std::vector<std::string> disabled_rules;
   // Seconds without a frame before `stalled` fires, at least; it also waits for 20 usual gaps between frames.
   double stalled_seconds = 300;
+  UserRulesPtr user_rules =
+      nullptr;  // null: none. Their `run` patterns are the caller's affair (RulesForRun)
 };
 
 class Detector {
@@ -44,6 +48,13 @@ class Detector {
   // Tells that `seconds` have passed since the last sample was received, for `stalled`. Call it when nothing
   // arrives, e.g. every 10 s; a live caller passes its monotonic clock's difference.
   std::vector<Verdict> Tick(double seconds_since_last_sample);
+
+  // Replaces the user's rules between two steps. Rules that are the same as before keep what they have
+  // learned; the others begin afresh.
+  void SetUserRules(const UserRulesPtr& rules);
+  // Of a built-in rule, or of one of the user's that runs; nullptr when there is none. Valid until
+  // SetUserRules.
+  const RuleInfo* FindRule(std::string_view name) const;
 
   // The last step observed, -1 before the first.
   int64_t last_step() const;

@@ -33,7 +33,7 @@ struct Finding {
 // at this step gives no verdict at all, which leaves its alerts as they are. At most one finding a rule: the
 // first head to run away stands for the others, which are counted in the evidence.
 struct Verdict {
-  std::string_view rule;  // static storage, e.g. "qk_runaway"
+  std::string_view rule;  // e.g. "qk_runaway"; a user's rule lives as long as the detector holds it
   int64_t step = 0;
   std::vector<Finding> findings;
 };

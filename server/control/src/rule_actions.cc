@@ -1,0 +1,131 @@
+#include "foreshock/server/control/rule_actions.h"
+
+#include <charconv>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "foreshock/base/logging.h"
+
+namespace foreshock::control {
+namespace {
+
+constexpr char kLog[] = "server/control";
+constexpr int64_t kHourNs = 3'600'000'000'000;
+constexpr size_t kMaxReason = 900;
+
+std::string ReasonPrefix(const alert::Alert& alert) { return "alert " + alert.id + ": "; }
+
+// "qk_clip 80" is the kind and its value.
+v1::ActRequest RequestOf(const alert::Alert& alert) {
+  v1::ActRequest request;
+  request.set_run(alert.run);
+  request.set_attempt(alert.attempt);
+  const size_t space = alert.action.find(' ');
+  request.set_kind(alert.action.substr(0, space));
+  if (space != std::string::npos) {
+    double value = 0;
+    std::from_chars(alert.action.data() + space + 1, alert.action.data() + alert.action.size(), value);
+    request.set_value(value);
+  }
+  const bool of_a_layer = request.kind() == "enable_qk_norm" || request.kind() == "qk_clip";
+  if (of_a_layer && alert.layer >= 0) request.add_layers(static_cast<uint32_t>(alert.layer));
+  request.set_reason((ReasonPrefix(alert) + alert.summary).substr(0, kMaxReason));
+  return request;
+}
+
+class RuleActionsImpl final : public RuleActions, public alert::AlertListener {
+ public:
+  explicit RuleActionsImpl(const RuleActionOptions& options) : options_(options) {}
+  // What fired before anyone listened counts, too.
+  void Listen() {
+    subscription_ = options_.alerts->Subscribe(this);
+    for (const alert::AlertRecord& record : options_.alerts->Firing()) OnAlert(record);
+  }
+  ~RuleActionsImpl() override { subscription_.reset(); }
+
+  void OnAlert(const alert::AlertRecord& record) override {
+    const alert::Alert& alert = record.alert;
+    if (alert.action.empty() || alert.state != alert::AlertState::kFiring) return;
+    if (options_.mode == RuleActionMode::kOff) return;
+    std::lock_guard lock(mutex_);
+    if (Done(alert)) return;
+    if (!WithinLimit(alert.run)) {
+      ++counters_.limited;
+      Tell("a rule's action is left out: too many within an hour", alert);
+      return;
+    }
+    if (options_.mode == RuleActionMode::kDryRun) {
+      ++counters_.dry;
+      Tell("dry run: a rule would act", alert);
+      return;
+    }
+    const auto reply = options_.controls->ActByRule(alert.rule, RequestOf(alert));
+    if (reply.ok()) {
+      ++counters_.proposed;
+      return;  // Controls logs it
+    }
+    ++counters_.refused;
+    LogWarning(
+        kLog, "a rule's action is refused",
+        {{"run", alert.run}, {"rule", alert.rule}, {"action", alert.action}, {"error", reply.status()}});
+  }
+
+  Counters counters() const override {
+    std::lock_guard lock(mutex_);
+    return counters_;
+  }
+
+ private:
+  static void Tell(const char* what, const alert::Alert& alert) {
+    LogWarning(kLog, what,
+               {{"run", alert.run}, {"rule", alert.rule}, {"action", alert.action}, {"alert", alert.id}});
+  }
+
+  // An action for this alert is on record: from before a restart, or of a reopened attempt.
+  bool Done(const alert::Alert& alert) const {
+    v1::ListActionsRequest request;
+    request.set_run(alert.run);
+    const auto reply = options_.controls->ListActions(request);
+    if (!reply.ok()) return false;
+    const std::string prefix = ReasonPrefix(alert);
+    for (const v1::ActionRecord& record : reply->actions()) {
+      if (record.action().reason().starts_with(prefix)) return true;
+    }
+    return false;
+  }
+
+  // Counts this one too.
+  bool WithinLimit(const std::string& run) {
+    const int64_t now = options_.clock->MonotonicNanos();
+    std::deque<int64_t>& times = times_[run];
+    while (!times.empty() && now - times.front() >= kHourNs) times.pop_front();
+    if (times.size() >= static_cast<size_t>(options_.most_per_hour)) return false;
+    times.push_back(now);
+    return true;
+  }
+
+  const RuleActionOptions options_;
+  mutable std::mutex mutex_;  // guards times_ and counters_; held while acting, so that one alert acts once
+  std::map<std::string, std::deque<int64_t>> times_;  // of the last hour's actions, by run
+  Counters counters_;
+  std::unique_ptr<store::Subscription> subscription_;
+};
+
+}  // namespace
+
+Result<RuleActionMode> ParseRuleActionMode(std::string_view name) {
+  if (name == "off") return RuleActionMode::kOff;
+  if (name == "dry_run") return RuleActionMode::kDryRun;
+  if (name == "on") return RuleActionMode::kOn;
+  return Status(Code::kInvalidArgument, "'" + std::string(name) + "': expected off, dry_run or on");
+}
+
+std::unique_ptr<RuleActions> RuleActions::Start(const RuleActionOptions& options) {
+  auto actions = std::make_unique<RuleActionsImpl>(options);
+  actions->Listen();
+  return actions;
+}
+
+}  // namespace foreshock::control
