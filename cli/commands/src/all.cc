@@ -6,7 +6,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   for (const auto make :
        {MakeUp, MakeRuns, MakeShow, MakeSeries, MakeHeads, MakeAlerts, MakeWatch, MakeSummary, MakeReport,
-        MakeAct, MakeActions, MakeReplay, MakeDoctor, MakeCatalogue}) {
+        MakeAct, MakeActions, MakeReplay, MakeRules, MakeImport, MakeTune, MakeDoctor, MakeCatalogue}) {
     commands.push_back(make());
   }
   return commands;

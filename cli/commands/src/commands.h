@@ -19,6 +19,9 @@ std::unique_ptr<Command> MakeReplay();
 std::unique_ptr<Command> MakeAct();
 std::unique_ptr<Command> MakeActions();
 std::unique_ptr<Command> MakeReport();
+std::unique_ptr<Command> MakeRules();
+std::unique_ptr<Command> MakeImport();
+std::unique_ptr<Command> MakeTune();
 std::unique_ptr<Command> MakeDoctor();
 std::unique_ptr<Command> MakeCatalogue();
 
