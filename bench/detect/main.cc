@@ -1,12 +1,15 @@
-// bench_detect [LAYERS HEADS STEPS]: what all built-in rules cost on one core.
+// bench_detect [LAYERS HEADS STEPS]: what all built-in rules cost on one core, and what user rules add.
 //
 // A healthy run of 1,536 heads by default: 12 per-head signals in every 10th step, scalars in every step.
-// Prints the mean time a step and that of a step with per-head signals.
+// Prints the mean time a step and that of a step with per-head signals: the built-in rules alone, then with
+// ten user rules, one a function, each over every head with a window of 48 samples.
 #include <time.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <string>
 
 #include "foreshock/base/catalogue.h"
 #include "foreshock/server/detect/detector.h"
@@ -59,36 +62,56 @@ void AddHeads(uint32_t layers, uint32_t heads, StepSample* sample) {
   }
 }
 
-}  // namespace
+foreshock::detect::UserRulesPtr TenUserRules() {
+  using foreshock::detect::Reduction;
+  using foreshock::detect::WindowFunction;
+  auto rules = std::make_shared<foreshock::detect::UserRules>();
+  for (const auto function :
+       {WindowFunction::kValue, WindowFunction::kDelta, WindowFunction::kSlope,
+        WindowFunction::kRatioToMedian, WindowFunction::kRatioToMedianHead, WindowFunction::kZScore,
+        WindowFunction::kReduce, WindowFunction::kReduce, WindowFunction::kReduce, WindowFunction::kAbsent}) {
+    foreshock::detect::UserRule rule;
+    rule.name = "rule_" + std::to_string(rules->size());
+    rule.signal = kSignals[rules->size()];
+    rule.function = function;
+    rule.window.samples = 48;
+    rule.threshold = 1e9;
+    if (rules->size() == 7) rule.window_reduction.kind = Reduction::Kind::kMedian;
+    if (rules->size() == 8) rule.window_reduction = {Reduction::Kind::kQuantile, 0.9};
+    rules->push_back(rule);
+  }
+  return rules;
+}
 
-int main(int argc, char** argv) {
-#ifndef NDEBUG
-  std::fprintf(stderr, "bench_detect: not an optimised build\n");
-  return 1;
-#endif
-  const auto layers = static_cast<uint32_t>(argc > 1 ? std::atoi(argv[1]) : 48);
-  const auto heads = static_cast<uint32_t>(argc > 2 ? std::atoi(argv[2]) : 32);
-  const int64_t steps = argc > 3 ? std::atoi(argv[3]) : 4000;
+struct Shape {
+  uint32_t layers, heads;
+  int64_t steps;
+  bool print;  // what is found
+};
+
+void Run(const char* what, const Shape& shape, const foreshock::detect::UserRulesPtr& user_rules) {
   foreshock::detect::RunInfo info;
-  info.layers = layers;
-  info.heads = heads;
+  info.layers = shape.layers;
+  info.heads = shape.heads;
   info.head_dim = 128;
   info.sample_every_steps = 10;
-  foreshock::detect::Detector detector(info);
+  foreshock::detect::DetectorOptions options;
+  options.user_rules = user_rules;
+  foreshock::detect::Detector detector(info, options);
   double all = 0, sampled = 0;
   int64_t sampled_steps = 0;
   size_t findings = 0;
-  for (int64_t step = 0; step < steps; ++step) {
+  for (int64_t step = 0; step < shape.steps; ++step) {
     StepSample sample;
     sample.step = step;
     sample.scalars = {{foreshock::kLoss, 2 + 0.05 * Noise(static_cast<uint64_t>(step))},
                       {foreshock::kGradNorm, 1 + 0.2 * Noise(static_cast<uint64_t>(step) + 77)}};
-    if (step % 10 == 0) AddHeads(layers, heads, &sample);
+    if (step % 10 == 0) AddHeads(shape.layers, shape.heads, &sample);
     const double begin = CpuMillis();
     for (const auto& verdict : detector.Observe(sample)) {
       findings += verdict.findings.size();
       for (const auto& finding : verdict.findings) {
-        if (argc > 4) std::printf("%s %s\n", verdict.rule.data(), finding.summary.c_str());
+        if (shape.print) std::printf("%s %s\n", verdict.rule.data(), finding.summary.c_str());
       }
     }
     const double ms = CpuMillis() - begin;
@@ -98,8 +121,24 @@ int main(int argc, char** argv) {
     ++sampled_steps;
   }
   std::printf(
-      "%u heads, 12 signals every 10 steps: %.3f ms a step, %.3f ms a step with heads, %zu findings\n",
-      layers * heads, all / static_cast<double>(steps), sampled / static_cast<double>(sampled_steps),
-      findings);
+      "%s: %u heads, 12 signals every 10 steps: %.3f ms a step, %.3f ms a step with heads, %zu findings\n",
+      what, shape.layers * shape.heads, all / static_cast<double>(shape.steps),
+      sampled / static_cast<double>(sampled_steps), findings);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+#ifndef NDEBUG
+  std::fprintf(stderr, "bench_detect: not an optimised build\n");
+  return 1;
+#endif
+  Shape shape;
+  shape.layers = static_cast<uint32_t>(argc > 1 ? std::atoi(argv[1]) : 48);
+  shape.heads = static_cast<uint32_t>(argc > 2 ? std::atoi(argv[2]) : 32);
+  shape.steps = argc > 3 ? std::atoi(argv[3]) : 4000;
+  shape.print = argc > 4;
+  Run("built-in rules", shape, nullptr);
+  Run("and ten user rules", shape, TenUserRules());
   return 0;
 }
