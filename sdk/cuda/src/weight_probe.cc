@@ -34,6 +34,44 @@ class Places {
   size_t bytes_ = 0;
 };
 
+// A second stream, forked off a caller's and joined to it again, also while the caller captures a graph.
+class SideStream {
+ public:
+  SideStream() = default;
+  SideStream(const SideStream&) = delete;
+  SideStream& operator=(const SideStream&) = delete;
+  ~SideStream() {
+    if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+    for (cudaEvent_t event : {forked_, joined_}) {
+      if (event != nullptr) (void)cudaEventDestroy(event);
+    }
+  }
+
+  // On the current device. Returns a cudaError_t, as the others.
+  int Make() {
+    int error = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+    if (error == 0) error = cudaEventCreateWithFlags(&forked_, cudaEventDisableTiming);
+    if (error == 0) error = cudaEventCreateWithFlags(&joined_, cudaEventDisableTiming);
+    return error;
+  }
+  // What is enqueued on stream() from now on runs after what is on `from`.
+  int Fork(Stream from) {
+    const int error = cudaEventRecord(forked_, static_cast<cudaStream_t>(from));
+    return error != 0 ? error : cudaStreamWaitEvent(stream_, forked_, 0);
+  }
+  // What is enqueued on `to` from now on runs after what is on stream().
+  int Join(Stream to) {
+    const int error = cudaEventRecord(joined_, stream_);
+    return error != 0 ? error : cudaStreamWaitEvent(static_cast<cudaStream_t>(to), joined_, 0);
+  }
+  Stream stream() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t forked_ = nullptr;
+  cudaEvent_t joined_ = nullptr;
+};
+
 class Probe final : public WeightProbe {
  public:
   Probe(int device, WeightPlan plan) : device_(device), plan_(std::move(plan)) {}
@@ -43,6 +81,7 @@ class Probe final : public WeightProbe {
     if (!guard.ok())
       return Status(Code::kUnavailable, "CUDA device " + std::to_string(device_) + " is not there");
     FS_RETURN_IF_ERROR(CudaStatus(PrepareWeightKernels(), "cudaFuncSetAttribute"));
+    FS_RETURN_IF_ERROR(CudaStatus(side_.Make(), "cudaStreamCreate"));
     Places places;
     const size_t heads = plan_.heads.size(), qk = plan_.qk.size();
     const size_t at_heads = places.Take<HeadRecord>(heads);
@@ -124,11 +163,15 @@ class Probe final : public WeightProbe {
     run(LaunchGramSlow(buffers_, heads(), plan_.largest_padded, flag, stream));
     for (const SizeGroup& g : plan_.head_groups)
       run(LaunchSpectrum(buffers_, g.padded, g.first, g.count, next.v, flag, stream));
+    // The products' solver waits for its own sums most of the time, the second pass over W for memory.
+    const bool side = !plan_.qk_groups.empty();
+    if (side) run(side_.Fork(stream));
     for (const SizeGroup& g : plan_.qk_groups)
-      run(LaunchQk(buffers_, g.padded, g.first, g.count, flag, stream));
+      run(LaunchQk(buffers_, g.padded, g.first, g.count, flag, side_.stream()));
     for (const ProjectGroup& g : plan_.project_groups)
       run(LaunchSpectraPass(buffers_, g, plan_.largest_head, next, flag, stream));
     run(LaunchFinish(buffers_, heads(), next, flag, stream));
+    if (side) run(side_.Join(stream));
     return CudaStatus(error, "weight spectra");
   }
 
@@ -188,6 +231,7 @@ class Probe final : public WeightProbe {
 
   const int device_;
   WeightPlan plan_;
+  SideStream side_;
   DeviceBuffer buffer_;
   WeightBuffers buffers_{};
   Pairs pairs_[2] = {};

@@ -50,6 +50,39 @@ TEST(WeightSpectra, MisalignedMemory) {
   }
 }
 
+// Lines so far apart that the head's elements lie up to 2^31 and more behind its first.
+TEST(WeightSpectra, MoreThanTwoToThe31Elements) {
+  FS_NEEDS_DEVICE();
+  constexpr int64_t kRows = 130, kColumns = 64;
+  size_t free_bytes = 0, total = 0;
+  ASSERT_EQ(cudaMemGetInfo(&free_bytes, &total), cudaSuccess);
+  if (free_bytes < (size_t{6} << 30)) GTEST_SKIP() << "needs 6 GiB of device memory";
+  for (const Order order : {Order::kRows, Order::kColumns}) {
+    const StoredWeight near(RandomMatrix(kRows, kColumns, 31), DType::kBf16, order);
+    const bool head_major = near.view().col_stride == 1;
+    const int64_t lines = head_major ? kRows : kColumns, length = head_major ? kColumns : kRows;
+    const int64_t near_stride = head_major ? near.view().row_stride : near.view().col_stride;
+    const int64_t stride = ((int64_t{1} << 31) / (lines - 1) / 8 + 2) * 8;
+    void* far = nullptr;
+    ASSERT_EQ(cudaMalloc(&far, static_cast<size_t>(lines * stride) * 2), cudaSuccess);
+    ASSERT_EQ(cudaMemcpy2D(far, static_cast<size_t>(stride) * 2, near.view().data,
+                           static_cast<size_t>(near_stride) * 2, static_cast<size_t>(length) * 2,
+                           static_cast<size_t>(lines), cudaMemcpyHostToDevice),
+              cudaSuccess);
+    kernels::WeightView view = near.view();
+    view.data = far;
+    (head_major ? view.row_stride : view.col_stride) = stride;
+    {
+      Probed probed({view, view}, {{0, 1}});
+      const DeviceResults got = probed.Spectra();
+      ExpectSpectrum(got.spectra[1], near.exact());
+      ExpectPairs(got.spectra[1], near.exact(), probed.U(1, kRows), probed.V(1, kColumns));
+      ExpectQk(got.qk_sigma1[0], near.exact(), near.exact());
+    }
+    ASSERT_EQ(cudaFree(far), cudaSuccess);
+  }
+}
+
 // W = U diag(sigma) V^T with random orthonormal U, V.
 Matrix WithSpectrum(int64_t rows, int64_t cols, const std::vector<double>& sigma, uint64_t seed) {
   const auto orthonormal = [&](int64_t n, uint64_t s) {
