@@ -32,10 +32,14 @@ struct Sums {
   }
 };
 
-// One block a head. Partials are added in a fixed order: by thread, by lane, by warp.
+// One block a head. Partials are added in a fixed order: by thread, by lane, by warp. From sm_90 on its
+// blocks may be there before the scoring kernel has ended, and wait for it.
 __global__ void __launch_bounds__(kThreads)
     FinishHeads(TileList list, const WarpPartial* partials, const uint32_t* enabled,
                 kernels::AttentionHeadStats* heads) {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
   if (enabled != nullptr && *enabled == 0) return;
   const int head = static_cast<int>(blockIdx.x);
   const WarpPartial* mine = partials + head * list.PartialsPerHead();
@@ -127,8 +131,23 @@ int LaunchPlanTiles(const AttentionProblem& problem, const TileList& list, const
 
 int LaunchFinishHeads(const TileList& list, const WarpPartial* partials, const uint32_t* enabled,
                       kernels::AttentionHeadStats* heads, cudaStream_t stream) {
-  FinishHeads<<<list.heads, kThreads, 0, stream>>>(list, partials, enabled, heads);
-  return cudaGetLastError();
+  int device = 0;
+  int major = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  }
+  if (error != cudaSuccess) return error;
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = static_cast<unsigned>(list.heads);
+  config.blockDim = kThreads;
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = major >= 9 ? 1 : 0;
+  return cudaLaunchKernelEx(&config, FinishHeads, list, partials, enabled, heads);
 }
 
 }  // namespace foreshock::cuda

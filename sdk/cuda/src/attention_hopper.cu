@@ -1,15 +1,19 @@
-// A block stays on its multiprocessor and takes one tile of 192 sampled rows of a head after the other.
+// A block stays on its multiprocessor and takes one tile of sampled rows of a head after the other.
 //
 // Warpgroup 0 fetches: one thread has keys copied in bulk, 128 at a time, into a ring of shared-memory
-// stages; three warps gather the next tile's query rows. Warpgroups 1 to 3 own 64 rows each: the tensor cores
-// multiply them with the keys, then their threads run the statistics of attention_rows.cuh over the scores.
-// The three take turns by themselves, so that while one waits for its products two others compute.
+// stages; three warps gather the next tile's query rows. Warpgroups 1 to 3 score: the tensor cores multiply
+// 64 rows with a block of keys, then the warps' threads run the statistics of attention_rows.cuh over the
+// scores. They take turns by themselves: while one waits for its products two others compute.
+//
+// Tiles have 192 rows, 64 for each warpgroup. Where a sequence has few sampled rows they have 64, and the
+// warpgroups share the blocks of keys instead (kShareKeys).
 #include "attention_hopper.h"
 
 #include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "attention_partial.cuh"
 #include "attention_scores.cuh"
@@ -21,6 +25,8 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kKeys = 128;  // met at once
 
+constexpr int kGroups = 3;  // warpgroups that score
+
 template <int kDim>
 struct Shape {
   static constexpr int kStages = kDim == 64 ? 6 : 4;
@@ -30,9 +36,14 @@ struct Shape {
 
 // What the fetching warps tell the others of a tile.
 struct Item {
-  Tile tile;
-  KeyBounds tiles;  // blocks of 128 keys
-  bool valid;       // false: there is no more
+  bool valid;  // false: there is no more
+  int head;
+  int rows;
+  int64_t partial;  // where the head's partials of this tile begin
+  int spare;        // neutral partials to write behind them
+  RowKeys keys;
+  KeyBounds blocks;             // of 128 keys
+  KeyBounds of_group[kGroups];  // those that each warpgroup needs
 };
 
 template <int kDim>
@@ -48,8 +59,8 @@ struct Shared {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-constexpr int kGroupRows = 64;
-constexpr int kScores = kKeys / 4;  // of a row, a thread's
+constexpr int kGroupBytes = kRowGroup * 128;  // of one block of 64 elements of a warpgroup's rows
+constexpr int kScores = kKeys / 4;            // of a row, a thread's
 constexpr int kColumns = kScores / 2;
 constexpr int kFetchRegisters = 32;
 constexpr int kScoreRegisters = 160;
@@ -64,11 +75,26 @@ __device__ inline int64_t ItemOfRound(int64_t round) {
   return round * gridDim.x + at;
 }
 
-// Blocks of 128 keys that some of the tile's rows may see; at least one, so that every tile passes the rings.
-__device__ inline KeyBounds KeyTiles(const AttentionProblem& p, const Tile& t, int first, int count) {
-  const KeyBounds keys = KeysOfRows(p, t, first, count);
-  const int from = keys.first / kKeys;
-  return {from, max(from + 1, (keys.last + kKeys - 1) / kKeys)};
+// Blocks of 128 keys that some of `count` rows from `first` on may see.
+__device__ inline KeyBounds BlocksOf(const RowKeys& keys, int first, int count) {
+  const KeyBounds of_rows = keys.OfRows(first, count);
+  if (of_rows.last <= of_rows.first) return {};
+  return {of_rows.first / kKeys, (of_rows.last + kKeys - 1) / kKeys};
+}
+
+__device__ inline Item Describe(const AttentionProblem& p, const TileList& list, const Tile& tile) {
+  Item item;
+  item.valid = true;
+  item.head = tile.head;
+  item.rows = tile.rows;
+  item.partial = tile.head * list.PartialsPerHead() + tile.partial;
+  item.spare = tile.last_of_sequence ? list.spare_partials : 0;
+  item.keys = KeysOf(p, tile);
+  item.blocks = BlocksOf(item.keys, 0, tile.rows);
+  for (int g = 0; g < kGroups; ++g) {
+    item.of_group[g] = BlocksOf(item.keys, g * kRowGroup, min(kRowGroup, tile.rows - g * kRowGroup));
+  }
+  return item;
 }
 
 template <int kDim>
@@ -82,8 +108,9 @@ __device__ void FetchKeys(const AttentionProblem& p, const TileList& list, const
     const int64_t item = ItemOfRound(round);
     if (item >= items) continue;
     const Tile tile = ItemAt(p, list, item);
-    const KeyBounds tiles = KeyTiles(p, tile, 0, tile.rows);
-    for (int t = tiles.first; t < tiles.last; ++t, ++at) {
+    const KeyBounds blocks = BlocksOf(KeysOf(p, tile), 0, tile.rows);
+#pragma unroll 1
+    for (int t = blocks.first; t < blocks.last; ++t, ++at) {
       const unsigned stage = at % S::kStages;
       hopper::Wait(&shared.keys_free[stage], (at / S::kStages & 1) ^ 1);
       hopper::ArriveExpecting(&shared.keys_full[stage], S::kKeyBytes);
@@ -108,22 +135,22 @@ __device__ void FetchQueries(const AttentionProblem& p, const TileList& list, Sh
     const Tile tile = ItemAt(p, list, item);
     const unsigned slot = at % 2;
     hopper::Wait(&shared.queries_free[slot], (at / 2 & 1) ^ 1);
-    if (thread == 0) shared.items[slot] = {tile, KeyTiles(p, tile, 0, tile.rows), true};
     const auto* base = static_cast<const unsigned char*>(p.q.data) +
                        2 * p.q.Offset(tile.batch, tile.q_begin + tile.first_row, tile.head);
     const int64_t stride = 2 * p.q.seq_stride * p.sampling.row_every;
     const uint32_t to = SharedAddress(shared.queries[slot]);
     constexpr int kChunks = kDim / 8;
-    for (int i = thread; i < kHopperRows * kChunks; i += 96) {
+    for (int i = thread; i < list.rows_per_tile * kChunks; i += 96) {
       const int row = i / kChunks;
       const int chunk = i % kChunks;
       const int valid = row < tile.rows ? max(0, min(16, bytes - 16 * chunk)) : 0;
-      const int in_block = row % kGroupRows * 128 + ((chunk % 8) ^ (row % 8)) * 16;
-      const int block = row / kGroupRows * kBlocks<kDim> + chunk / 8;
-      CopyAsync16(to + block * kGroupRows * 128 + in_block,
-                  valid > 0 ? base + row * stride + 16 * chunk : base, valid);
+      const int in_block = row % kRowGroup * 128 + ((chunk % 8) ^ (row % 8)) * 16;
+      const int block = row / kRowGroup * kBlocks<kDim> + chunk / 8;
+      CopyAsync16(to + block * kGroupBytes + in_block, valid > 0 ? base + row * stride + 16 * chunk : base,
+                  valid);
     }
     CommitCopies();
+    if (thread == 0) shared.items[slot] = Describe(p, list, tile);
     WaitCopies<0>();
     hopper::FenceForAsync();
     hopper::Arrive(&shared.queries_full[slot]);
@@ -135,19 +162,25 @@ __device__ void FetchQueries(const AttentionProblem& p, const TileList& list, Sh
 }
 
 // Tells the compiler what we know: all lanes hold the same.
-__device__ __forceinline__ int Uniform(int x) { return __shfl_sync(kWarp, x, 0); }
+template <typename T>
+__device__ __forceinline__ T Uniform(T x) {
+  return __shfl_sync(kWarp, x, 0);
+}
 
-// sums = queries x keys: 64 x 128, both as the copies laid them out.
+// The named barrier of a tile whose keys were shared.
+__device__ __forceinline__ int MergeOf(unsigned slot) { return 1 + static_cast<int>(slot); }
+
+// sums = queries x keys: 64 x 128, both at addresses in shared memory, as the copies laid them out.
 template <typename T, int kDim>
-__device__ __forceinline__ void Multiply(const void* queries, const void* keys, float (&sums)[2 * kScores]) {
-  const uint64_t q = hopper::Descriptor(SharedAddress(queries));
-  const uint64_t k = hopper::Descriptor(SharedAddress(keys));
+__device__ __forceinline__ void Multiply(uint32_t queries, uint32_t keys, float (&sums)[2 * kScores]) {
+  const uint64_t q = hopper::Descriptor(queries);
+  const uint64_t k = hopper::Descriptor(keys);
   hopper::Forget(sums);
   hopper::FenceProducts();
 #pragma unroll
   for (int d = 0; d < kDim / 16; ++d) {
     // 16 elements on are 32 bytes on within a block; descriptors count in 16 bytes.
-    const uint64_t a = q + d / 4 * (kGroupRows * 128 / 16) + d % 4 * 2;
+    const uint64_t a = q + d / 4 * (kGroupBytes / 16) + d % 4 * 2;
     const uint64_t b = k + d / 4 * (kKeys * 128 / 16) + d % 4 * 2;
     hopper::Multiply64x128(sums, a, b, d > 0, T{});
   }
@@ -156,61 +189,89 @@ __device__ __forceinline__ void Multiply(const void* queries, const void* keys, 
   hopper::Pin(sums);
 }
 
-// One warp's part of a warpgroup that owns 64 rows of every tile.
-template <typename T, int kDim>
-__device__ __forceinline__ void Score(const AttentionProblem& p, const TileList& list, Shared<kDim>& shared,
+// Rows whose keys were shared: warpgroups 1 and 2 leave their part behind the tile's queries, warpgroup 0
+// adds them to its own, in a fixed order.
+__device__ __forceinline__ void MergeGroups(unsigned char* queries, unsigned slot, int group, int in_tile,
+                                            RowSummary* mine) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  auto* others = reinterpret_cast<RowSummary*>(queries + 2 * kGroupBytes);
+  const int row = in_tile + lane / 4 + lane % 4 * 8;
+  if (group > 0) {
+    if (lane % 4 < 2) others[(group - 1) * kRowGroup + row] = *mine;
+    hopper::ArriveNamed(MergeOf(slot), 128 * kGroups);
+    return;
+  }
+  hopper::SyncNamed(MergeOf(slot), 128 * kGroups);
+  if (lane % 4 >= 2) return;
+  for (int g = 0; g < kGroups - 1; ++g) *mine = Merge<Log2Units>(*mine, others[g * kRowGroup + row]);
+}
+
+// One warp's part of a scoring warpgroup.
+template <typename T, int kDim, bool kShareKeys>
+__device__ __forceinline__ void Score(const AttentionProblem& p, Shared<kDim>& shared,
                                       WarpPartial* partials) {
   using S = Shape<kDim>;
   const int group = Uniform(static_cast<int>(threadIdx.x / 128) - 1);
-  const int first_row = group * kGroupRows + Uniform(static_cast<int>(threadIdx.x / 32) % 4) * 16;
+  const int rows_of = kShareKeys ? 0 : group;  // whose rows
+  const int first_row = rows_of * kRowGroup + Uniform(static_cast<int>(threadIdx.x / 32) % 4) * 16;
   const bool leader = threadIdx.x % 32 == 0;
   const float to_log2 = p.scale * 1.44269504088896341f;
   unsigned stage = 0;
   unsigned stage_parity = 0;
+  const uint32_t keys_at = Uniform(SharedAddress(shared.keys));
+  const uint32_t queries_at = Uniform(SharedAddress(shared.queries));
+  int turn = 0;  // whose the next block is, where keys are shared
   for (unsigned at = 0;; ++at) {
     const unsigned slot = at % 2;
     hopper::Wait(&shared.queries_full[slot], at / 2 & 1);
-    if (Uniform(shared.items[slot].valid) == 0) return;
-    const int first = Uniform(shared.items[slot].tiles.first);
-    const int last = Uniform(shared.items[slot].tiles.last);
-    int mine_first = 0;  // blocks of keys that this warpgroup's rows see
-    int mine_last = 0;
+    const Item& item = shared.items[slot];
+    if (!Uniform(static_cast<int>(item.valid))) break;
+    const int first = Uniform(item.blocks.first);
+    const int last = Uniform(item.blocks.last);
+    const int mine_first = Uniform(item.of_group[rows_of].first);
+    const int mine_last = Uniform(item.of_group[rows_of].last);
     RowPair pair;
-    {
-      const Tile tile = shared.items[slot].tile;
-      const int rows_here = min(kGroupRows, tile.rows - group * kGroupRows);
-      const KeyBounds mine = rows_here > 0 ? KeyTiles(p, tile, group * kGroupRows, rows_here) : KeyBounds{};
-      mine_first = Uniform(mine.first);
-      mine_last = Uniform(mine.last);
-      pair.Start(p, tile, first_row);
-    }
+    pair.Start(item.keys, item.rows, first_row);
     Row<kColumns> rows[2];
     rows[0].Start(pair.Has(0));
     rows[1].Start(pair.Has(1));
     bool settled = false;
     for (int t = first; t < last; ++t) {
-      const bool needed = t >= mine_first && t < mine_last;
-      float sums[2 * kScores];
-      hopper::Wait(&shared.keys_full[stage], stage_parity);
-      if (needed) {
-        Multiply<T, kDim>(shared.queries[slot] + group * kBlocks<kDim> * kGroupRows * 128, shared.keys[stage],
-                          sums);
-      }
-      if (leader) hopper::Arrive(&shared.keys_free[stage]);
+      const unsigned here = stage;
+      const unsigned parity = stage_parity;
       if (++stage == S::kStages) {
         stage = 0;
         stage_parity ^= 1;
       }
-      if (needed) {
-        AddPlain<kScores>(sums, to_log2, pair, t * kKeys, pair.SeeAll(t * kKeys, kKeys), rows, &settled);
+      bool needed = t >= mine_first && t < mine_last;
+      if constexpr (kShareKeys) {
+        needed = turn == group;
+        turn = turn == kGroups - 1 ? 0 : turn + 1;
+        if (!needed) continue;
+      }
+      hopper::Wait(&shared.keys_full[here], parity);
+      if (!needed) {
+        if (leader) hopper::Arrive(&shared.keys_free[here]);
+        continue;
+      }
+      float sums[2 * kScores];
+      Multiply<T, kDim>(queries_at + slot * S::kQueryBytes + rows_of * kBlocks<kDim> * kGroupBytes,
+                        keys_at + here * S::kKeyBytes, sums);
+      if (leader) hopper::Arrive(&shared.keys_free[here]);
+      AddPlain<kScores>(sums, to_log2, pair, t * kKeys, pair.SeeAll(t * kKeys, kKeys), rows, &settled);
+    }
+    RowSummary mine = SummaryOfLane(rows);
+    if constexpr (kShareKeys) MergeGroups(shared.queries[slot], slot, group, first_row, &mine);
+    if (!kShareKeys || group == 0) {
+      const int keys[2] = {pair.keys[0].last - pair.keys[0].first, pair.keys[1].last - pair.keys[1].first};
+      const bool has_first_key[2] = {pair.keys[0].first == 0, pair.keys[1].first == 0};
+      WarpPartial* out = partials + item.partial;
+      FinishWarp<Log2Units>(p, item.head, item.rows, first_row, mine, keys, has_first_key,
+                            out + first_row / 16);
+      if constexpr (kShareKeys) {
+        for (int i = first_row / 16; leader && i < item.spare; i += 4) out[4 + i] = NoRows();
       }
     }
-    const int keys[2] = {pair.keys[0].last - pair.keys[0].first, pair.keys[1].last - pair.keys[1].first};
-    const bool has_first_key[2] = {pair.keys[0].first == 0, pair.keys[1].first == 0};
-    const Tile& tile = shared.items[slot].tile;
-    const int head = tile.head;
-    FinishWarp<Log2Units>(p, head, tile.rows, first_row, rows, keys, has_first_key,
-                          partials + head * list.PartialsPerHead() + tile.partial + first_row / 16);
     __syncwarp();
     if (leader) hopper::Arrive(&shared.queries_free[slot]);
   }
@@ -218,18 +279,19 @@ __device__ __forceinline__ void Score(const AttentionProblem& p, const TileList&
 
 #endif
 
-template <typename T, int kDim>
+template <typename T, int kDim, bool kShareKeys>
 __global__ void __launch_bounds__(kThreads, 1)
     HopperProbe(const __grid_constant__ AttentionProblem p, const __grid_constant__ TileList list,
                 const __grid_constant__ CUtensorMap key_map, const uint32_t* enabled, WarpPartial* partials) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  cudaTriggerProgrammaticLaunchCompletion();  // the finishing kernel may get ready
   if (enabled != nullptr && *enabled == 0) return;
   extern __shared__ unsigned char raw[];
   auto& shared = *reinterpret_cast<Shared<kDim>*>((reinterpret_cast<uintptr_t>(raw) + 1023) / 1024 * 1024);
   if (threadIdx.x == 0) {
     for (int i = 0; i < Shape<kDim>::kStages; ++i) {
       hopper::InitBarrier(&shared.keys_full[i], 1);
-      hopper::InitBarrier(&shared.keys_free[i], kHopperWarps);
+      hopper::InitBarrier(&shared.keys_free[i], kShareKeys ? kHopperWarps / kGroups : kHopperWarps);
     }
     for (int i = 0; i < 2; ++i) {
       hopper::InitBarrier(&shared.queries_full[i], 96);
@@ -244,7 +306,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x >= 32) FetchQueries<kDim>(p, list, shared);
   } else {
     hopper::TakeRegisters<kScoreRegisters>();
-    Score<T, kDim>(p, list, shared, partials);
+    Score<T, kDim, kShareKeys>(p, shared, partials);
   }
 #endif
 }
@@ -293,18 +355,84 @@ bool IsBulk(const kernels::TensorView& t) {
   return t.dim_stride == 1 && reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
 }
 
-// A device of the kernels' own architecture, whose machine code is there: PTX for others has an empty kernel.
-bool HasHopperCode() {
-  int device = 0;
+struct HopperDevice {
+  bool has_code = false;
+  int multiprocessors = 0;
+};
+
+// Lets the kernel use its shared memory on the current device.
+template <typename T, int kDim>
+cudaError_t Allow() {
+  constexpr int kShared = sizeof(Shared<kDim>) + 1024;
+  constexpr auto kLimit = cudaFuncAttributeMaxDynamicSharedMemorySize;
+  const cudaError_t error = cudaFuncSetAttribute(HopperProbe<T, kDim, false>, kLimit, kShared);
+  return error != cudaSuccess ? error : cudaFuncSetAttribute(HopperProbe<T, kDim, true>, kLimit, kShared);
+}
+
+HopperDevice Look(int device) {
+  HopperDevice found;
   int major = 0;
   cudaFuncAttributes code{};
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
-      major != 9 || cudaFuncGetAttributes(&code, HopperProbe<__nv_bfloat16, 64>) != cudaSuccess) {
-    (void)cudaGetLastError();
-    return false;
+  cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error == cudaSuccess && major == 9) {
+    error = cudaFuncGetAttributes(&code, HopperProbe<__nv_bfloat16, 64, false>);
   }
-  return code.binaryVersion == 90 && code.ptxVersion == 90;
+  // PTX for other architectures has an empty kernel.
+  if (error == cudaSuccess && code.binaryVersion == 90 && code.ptxVersion == 90) {
+    error = cudaDeviceGetAttribute(&found.multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    if (error == cudaSuccess) error = Allow<__nv_bfloat16, 64>();
+    if (error == cudaSuccess) error = Allow<__nv_bfloat16, 128>();
+    if (error == cudaSuccess) error = Allow<__half, 64>();
+    if (error == cudaSuccess) error = Allow<__half, 128>();
+    found.has_code = error == cudaSuccess;
+  }
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return found;
+}
+
+// The current device, looked at once: these calls cost more than a launch.
+HopperDevice CurrentDevice() {
+  constexpr int kMost = 64;
+  static HopperDevice devices[kMost];
+  static std::once_flag looked[kMost];
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return {};
+  }
+  if (device >= kMost) return Look(device);
+  std::call_once(looked[device], [device] { devices[device] = Look(device); });
+  return devices[device];
+}
+
+// Few sampled rows: tiles of 64 rows whose keys the three warpgroups share.
+bool Shares(const AttentionProblem& p, const TileList& list) {
+  return list.prefix == nullptr && p.q.seq <= int64_t{p.sampling.row_every} * 2 * kRowGroup;
+}
+
+// The same partials in tiles of 64 rows.
+TileList SmallTiles(const AttentionProblem& p, TileList list) {
+  const auto partials = static_cast<int>(list.PartialsPerSequence());
+  const int64_t rows = (p.q.seq + p.sampling.row_every - 1) / p.sampling.row_every;
+  list.rows_per_tile = kRowGroup;
+  list.warps_per_tile = kRowGroup / 16;
+  list.tiles_per_sequence = static_cast<int>((rows + kRowGroup - 1) / kRowGroup);
+  list.max_tiles = int64_t{list.tiles_per_sequence} * list.sampled_sequences;
+  list.spare_partials = partials - list.tiles_per_sequence * list.warps_per_tile;
+  return list;
+}
+
+// (sequence, head) pairs whose tiles are dealt out together. The keys of many would not stay in the L2; but
+// where a multiprocessor gets few tiles, all are dealt out from the longest to the shortest, or some would
+// get two long ones.
+int PairsAtOnce(const AttentionProblem& p, const TileList& list, int multiprocessors) {
+  constexpr int64_t kTogether = int64_t{16} << 20;
+  constexpr int64_t kFewTiles = 9;
+  const int64_t group = p.q.heads / p.k.heads;
+  const int64_t all = int64_t{list.sampled_sequences} * list.heads;
+  if (list.Items() <= kFewTiles * multiprocessors) return static_cast<int>(std::max<int64_t>(all, 1));
+  const int64_t bytes = std::max<int64_t>(1, p.k.seq * p.k.dim * 2);
+  return static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(kTogether / bytes, 4096)) * group);
 }
 
 template <typename T, int kDim>
@@ -312,26 +440,13 @@ int Launch(const AttentionProblem& p, const TileList& list, const uint32_t* enab
            cudaStream_t stream) {
   CUtensorMap map;
   if (!EncodeKeys(p.k, &map)) return cudaErrorInvalidValue;
-  const auto kernel = HopperProbe<T, kDim>;
+  const bool shares = Shares(p, list);
+  TileList ordered = shares ? SmallTiles(p, list) : list;
+  const int multiprocessors = CurrentDevice().multiprocessors;
+  ordered.pairs_at_once = PairsAtOnce(p, ordered, multiprocessors);
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>(ordered.Items(), multiprocessors));
   constexpr int kShared = sizeof(Shared<kDim>) + 1024;
-  int device = 0;
-  int multiprocessors = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) {
-    error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-  }
-  if (error == cudaSuccess) {
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
-  }
-  if (error != cudaSuccess) return error;
-  const auto blocks = static_cast<unsigned>(std::min<int64_t>(list.Items(), multiprocessors));
-  // The keys of the pairs worked on together should stay in the L2.
-  constexpr int64_t kTogether = int64_t{16} << 20;
-  const int64_t group = p.q.heads / p.k.heads;
-  TileList ordered = list;
-  ordered.pairs_at_once = static_cast<int>(
-      std::max<int64_t>(1, std::min<int64_t>(kTogether / std::max<int64_t>(1, p.k.seq * p.k.dim * 2), 4096)) *
-      group);
+  const auto kernel = shares ? HopperProbe<T, kDim, true> : HopperProbe<T, kDim, false>;
   kernel<<<blocks, kThreads, kShared, stream>>>(p, ordered, map, enabled, partials);
   return cudaGetLastError();
 }
@@ -351,7 +466,7 @@ bool HopperTakes(const AttentionProblem& p) {
   const bool half =
       p.q.dtype == p.k.dtype && (p.q.dtype == kernels::DType::kBf16 || p.q.dtype == kernels::DType::kFp16);
   return plain && half && p.q.dim <= 128 && p.k.batch > 0 && p.k.seq > 0 && IsBulk(p.q) && IsBulk(p.k) &&
-         HasHopperCode() && Encoder() != nullptr;
+         CurrentDevice().has_code && Encoder() != nullptr;
 }
 
 int LaunchHopper(const AttentionProblem& p, const TileList& list, const uint32_t* enabled,

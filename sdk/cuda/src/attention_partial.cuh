@@ -28,6 +28,14 @@ struct WarpPartial {
   float smallest;
 };
 
+// Of no rows.
+__device__ inline WarpPartial NoRows() {
+  WarpPartial none{};
+  none.largest = -INFINITY;
+  none.smallest = INFINITY;
+  return none;
+}
+
 // What one row adds, in the order of AttentionHeadStats; see there for NaN and infinity.
 struct RowResult {
   float entropy = 0;
@@ -138,18 +146,23 @@ __device__ __forceinline__ RowSummary Choose(bool first, const RowSummary& a, co
           first ? a.high_infs : b.high_infs};
 }
 
-// Adds up the warp's 16 rows; `row` is the warp's first row of the tile's `tile_rows`. keys[r] and
-// has_first_key[r] belong to this thread's two rows.
-template <typename Units, int kColumns>
-__device__ __forceinline__ void FinishWarp(const AttentionProblem& p, int head, int tile_rows, int row,
-                                           const Row<kColumns> (&rows)[2], const int (&keys)[2],
-                                           const bool (&has_first_key)[2], WarpPartial* out) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
+// What a lane goes on with: lane 0 of a quad takes its first row, lane 1 the second; the others' are not
+// used.
+template <int kColumns>
+__device__ __forceinline__ RowSummary SummaryOfLane(const Row<kColumns> (&rows)[2]) {
   const RowSummary first = Summarize(rows[0]);
   const RowSummary other = Summarize(rows[1]);
-  // Lane 0 of a quad takes its first row, lane 1 the second.
+  return Choose(threadIdx.x % 4 == 0, first, other);
+}
+
+// Adds up the warp's 16 rows; `row` is the warp's first row of the tile's `tile_rows`, `mine` is from
+// SummaryOfLane. keys[r] and has_first_key[r] belong to this thread's two rows.
+template <typename Units>
+__device__ __forceinline__ void FinishWarp(const AttentionProblem& p, int head, int tile_rows, int row,
+                                           const RowSummary& mine, const int (&keys)[2],
+                                           const bool (&has_first_key)[2], WarpPartial* out) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
   const int r = lane % 4;
-  const RowSummary mine = Choose(r == 0, first, other);
   const int count = r == 0 ? keys[0] : keys[1];
   const bool visited = r < 2 && row + lane / 4 + 8 * r < tile_rows;
   const bool counts = visited && count >= 2;

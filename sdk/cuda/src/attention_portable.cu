@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kThreads)
     rows[1].Start(pair.Has(1));
     bool settled = false;
     bool has_first_key[2] = {false, false};
-    const KeyBounds keys = KeysOfRows(p, tile, 0, tile.rows);
+    const KeyBounds keys = KeysOf(p, tile).OfRows(0, tile.rows);
     const int start = keys.first / kKeys * kKeys;
     Products products(p, tile, shared);
     __syncthreads();  // the last tile's products are done with shared memory
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
     using Units = std::conditional_t<kFeatured, NatUnits, Log2Units>;
-    FinishWarp<Units>(p, tile.head, tile.rows, 16 * warp, rows, counts, has_first_key,
+    FinishWarp<Units>(p, tile.head, tile.rows, 16 * warp, SummaryOfLane(rows), counts, has_first_key,
                       partials + tile.head * list.PartialsPerHead() + tile.partial + warp);
   }
 }

@@ -89,26 +89,30 @@ struct TileExtremes {
 // Index of score e (rising columns) of row r.
 __device__ constexpr int At(int r, int e) { return (e >> 1) * 4 + 2 * r + (e & 1); }
 
-// kMasked: leave masked entries out of `lowest` (of the largest they drop out by themselves).
-template <bool kMasked, int kScores>
-__device__ __forceinline__ TileExtremes ExtremesOf(const float (&y)[2 * kScores], int r) {
+// valid(e): whether score e is not masked. Masked ones hold kMaskedBits: of the largest they drop out by
+// themselves, of `lowest` they are left out.
+template <int kScores, typename Valid>
+__device__ __forceinline__ TileExtremes ExtremesOf(const float (&y)[2 * kScores], int r, Valid&& valid) {
   TileExtremes x;
 #pragma unroll
   for (int e = 0; e < kScores; e += 4) {
-    const uint32_t u[4] = {Bits(y[At(r, e)]), Bits(y[At(r, e + 1)]), Bits(y[At(r, e + 2)]),
-                           Bits(y[At(r, e + 3)])};
+    uint32_t u[4];
+    uint32_t v[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      u[i] = Bits(y[At(r, e + i)]);
+      v[i] = valid(e + i) ? u[i] : kNoLowest;
+    }
     x.even = __vimin3_u32(x.even, u[0], u[2]);
     x.odd = __vimin3_u32(x.odd, u[1], u[3]);
-    if constexpr (kMasked) {
-      uint32_t v[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) v[i] = u[i] == kMaskedBits ? kNoLowest : u[i];
-      x.lowest = __vimax3_u32(__vimax3_u32(x.lowest, v[0], v[1]), v[2], v[3]);
-    } else {
-      x.lowest = __vimax3_u32(__vimax3_u32(x.lowest, u[0], u[1]), u[2], u[3]);
-    }
+    x.lowest = __vimax3_u32(__vimax3_u32(x.lowest, v[0], v[1]), v[2], v[3]);
   }
   return x;
+}
+// The same where only the scores themselves tell what is masked.
+template <int kScores>
+__device__ __forceinline__ TileExtremes ExtremesOfMasked(const float (&y)[2 * kScores], int r) {
+  return ExtremesOf<kScores>(y, r, [&](int e) { return Bits(y[At(r, e)]) != kMaskedBits; });
 }
 
 // Notes NaN and infinities in the row's flags and masks them.
@@ -143,14 +147,19 @@ __device__ __forceinline__ uint32_t Lower(uint32_t y, float by) {
   return y == kMaskedBits ? y : lower;
 }
 
+// How far above the largest score so far a new ref is put: as far as that is from 0, within limits. It then
+// seldom needs raising again.
+__device__ __forceinline__ float Headroom(float largest) {
+  constexpr float kMost = 24;
+  return fminf(fabsf(largest) + 1e-30f, kMost);
+}
+
 // Raises ref above `largest` (a y, the quad's; -infinity: nothing valid) where it is not, and moves the sums
-// and this tile along. By twice the distance, within limits: ref then seldom needs raising again.
+// and this tile along.
 template <typename Units, int kScores, int kColumns>
 __device__ __forceinline__ void RaiseRef(float largest, float (&y)[2 * kScores], int r, Row<kColumns>* row) {
-  constexpr float kMostHeadroom = 24;
   const bool raise = largest > -INFINITY && (!row->has_ref || largest >= 0);
-  const float headroom = fminf(fabsf(largest + row->ref) + 1e-30f, kMostHeadroom);
-  const float ref = raise ? row->ref + (largest + headroom) : row->ref;
+  const float ref = raise ? row->ref + (largest + Headroom(largest + row->ref)) : row->ref;
   const float by = ref - row->ref;
   const float factor = row->has_ref ? Exp2(-by * Units::kToLog2) : 0;
   row->weighted = factor == 0 ? 0 : factor * (row->weighted - by * row->sum);
@@ -164,6 +173,43 @@ __device__ __forceinline__ void RaiseRef(float largest, float (&y)[2 * kScores],
   for (int i = 0; i < kColumns; ++i) row->column[i] = Lower(row->column[i], by);
 #pragma unroll
   for (int e = 0; e < kScores; ++e) y[At(r, e)] = Float(Lower(Bits(y[At(r, e)]), by));
+}
+
+// First refs, the quick way: of rows that have none and meet valid keys in this tile. False, and nothing
+// done, where one of the warp's rows is not ordinary (its largest score negative, huge, or not finite):
+// Settle then finds out. Converged warps only.
+template <int kScores, int kColumns>
+__device__ __forceinline__ bool ChooseRefs(float (&y)[2 * kScores], const bool (&meets)[2],
+                                           Row<kColumns> (&rows)[2], bool* settled) {
+  constexpr int kHuge = 0x5d000000;  // about 6e17: less than that leaves a masked y where it is
+  int most[2];
+  bool ordinary = true;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    // As signed integers NaN and infinity are the largest, and any y >= 0 is above every negative one.
+    most[r] = 0x80000000;
+#pragma unroll
+    for (int e = 0; e < kScores; e += 2) {
+      most[r] =
+          __vimax3_s32(most[r], static_cast<int>(Bits(y[At(r, e)])), static_cast<int>(Bits(y[At(r, e + 1)])));
+    }
+    most[r] = max(most[r], __shfl_xor_sync(kWarp, most[r], 1));
+    most[r] = max(most[r], __shfl_xor_sync(kWarp, most[r], 2));
+    const bool begins = meets[r] && !rows[r].has_ref;
+    ordinary = ordinary && (begins ? most[r] >= 0 && most[r] < kHuge : most[r] < 0);
+  }
+  if (!__all_sync(kWarp, ordinary)) return false;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const bool begins = meets[r] && !rows[r].has_ref;
+    const float by = begins ? Float(most[r]) + Headroom(Float(most[r])) : 0;
+    rows[r].ref += by;
+    rows[r].has_ref |= begins;
+#pragma unroll
+    for (int e = 0; e < kScores; ++e) y[At(r, e)] -= by;
+  }
+  *settled = __all_sync(kWarp, rows[0].has_ref && rows[1].has_ref);
+  return true;
 }
 
 // The slow way round: values that are not finite, a first or an outgrown ref. Converged warps only.
@@ -187,7 +233,7 @@ __device__ __forceinline__ void Settle(float (&y)[2 * kScores], Row<kColumns> (&
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       TakeOutNonFinite<kScores>(y, r, &rows[r]);
-      x[r] = ExtremesOf<true, kScores>(y, r);
+      x[r] = ExtremesOfMasked<kScores>(y, r);
       most[r] = 0x80000000;
 #pragma unroll
       for (int e = 0; e < kScores; ++e) most[r] = max(most[r], static_cast<int>(Bits(y[At(r, e)])));
@@ -200,48 +246,60 @@ __device__ __forceinline__ void Settle(float (&y)[2 * kScores], Row<kColumns> (&
     largest = fmaxf(largest, __shfl_xor_sync(kWarp, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(kWarp, largest, 2));
     RaiseRef<Units, kScores>(largest, y, r, &rows[r]);
-    x[r] = ExtremesOf<true, kScores>(y, r);
+    x[r] = ExtremesOfMasked<kScores>(y, r);
   }
   *settled = __all_sync(kWarp, rows[0].has_ref && rows[1].has_ref);
 }
 
+// Sums over one row's share of a tile.
+struct TileSums {
+  float sum;       // of e^y
+  float weighted;  // of e^y y
+};
+
+template <typename Units, int kScores>
+__device__ __forceinline__ TileSums SumsOf(const float (&y)[2 * kScores], int r) {
+  float sum[2] = {0, 0};
+  float weighted[2] = {0, 0};
+#pragma unroll
+  for (int e = 0; e < kScores; ++e) {
+    const float v = y[At(r, e)];
+    const float p = Exp2(v * Units::kToLog2);
+    sum[e & 1] += p;
+    weighted[e & 1] = fmaf(p, v, weighted[e & 1]);
+  }
+  return {sum[0] + sum[1], weighted[0] + weighted[1]};
+}
+
 // Adds a tile whose y are below ref or masked.
-template <typename Units, int kScores, int kColumns>
-__device__ __forceinline__ void AddSettled(const float (&y)[2 * kScores], const TileExtremes& x, int r,
-                                           Row<kColumns>* row) {
+template <int kScores, int kColumns>
+__device__ __forceinline__ void AddSettled(const float (&y)[2 * kScores], const TileExtremes& x,
+                                           const TileSums& sums, int r, Row<kColumns>* row) {
   static_assert(kScores == 2 * kColumns);
   row->second = min(row->second, max(row->best, x.even));
   row->best = min(row->best, x.even);
   row->second = min(row->second, max(row->best, x.odd));
   row->best = min(row->best, x.odd);
   row->lowest = max(row->lowest, x.lowest);
-  float sum[2] = {0, 0};
-  float weighted[2] = {0, 0};
 #pragma unroll
   for (int e = 0; e < kScores; e += 2) {
-    const float a = y[At(r, e)];
-    const float b = y[At(r, e + 1)];
-    row->column[e / 2] = __vimin3_u32(row->column[e / 2], Bits(a), Bits(b));
-    const float pa = Exp2(a * Units::kToLog2);
-    const float pb = Exp2(b * Units::kToLog2);
-    sum[0] += pa;
-    sum[1] += pb;
-    weighted[0] = fmaf(pa, a, weighted[0]);
-    weighted[1] = fmaf(pb, b, weighted[1]);
+    row->column[e / 2] = __vimin3_u32(row->column[e / 2], Bits(y[At(r, e)]), Bits(y[At(r, e + 1)]));
   }
-  row->sum += sum[0] + sum[1];
-  row->weighted += weighted[0] + weighted[1];
+  row->sum += sums.sum;
+  row->weighted += sums.weighted;
 }
 
 // Adds a tile of any y (masked ones hold kMaskedBits) to the warp's rows. Converged warps only.
 template <typename Units, int kScores, int kColumns>
 __device__ __forceinline__ void AddAny(float (&y)[2 * kScores], Row<kColumns> (&rows)[2], bool* settled) {
-  TileExtremes x[2] = {ExtremesOf<true, kScores>(y, 0), ExtremesOf<true, kScores>(y, 1)};
+  TileExtremes x[2] = {ExtremesOfMasked<kScores>(y, 0), ExtremesOfMasked<kScores>(y, 1)};
   if (__any_sync(kWarp, !*settled || x[0].Unusual() || x[1].Unusual())) {
     Settle<Units, kScores>(y, rows, x, settled);
   }
-  AddSettled<Units, kScores>(y, x[0], 0, &rows[0]);
-  AddSettled<Units, kScores>(y, x[1], 1, &rows[1]);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    AddSettled<kScores>(y, x[r], SumsOf<Units, kScores>(y, r), r, &rows[r]);
+  }
 }
 
 // A finished row, the same in all four lanes of its quad; y's units.
@@ -293,6 +351,39 @@ __device__ __forceinline__ RowSummary Summarize(const Row<kColumns>& row) {
     s.best = min(s.best, other_best);
   }
   s.first_key = __shfl_sync(kWarp, s.first_key, threadIdx.x % 32 / 4 * 4);
+  return s;
+}
+
+// Moves a summary to another ref.
+template <typename Units>
+__device__ __forceinline__ RowSummary MovedTo(float ref, RowSummary s) {
+  const float by = ref - s.ref;
+  const float factor = s.best == kMaskedBits ? 0 : Exp2(-by * Units::kToLog2);
+  s.weighted = factor == 0 ? 0 : factor * (s.weighted - by * s.sum);
+  s.sum *= factor;
+  s.best = Lower(s.best, by);
+  s.second = Lower(s.second, by);
+  s.lowest = s.lowest == kNoLowest ? kNoLowest : Lower(s.lowest, by);
+  s.ref = ref;
+  return s;
+}
+
+// Of the same row over other keys; only one of the two has seen key 0.
+template <typename Units>
+__device__ __forceinline__ RowSummary Merge(const RowSummary& a, const RowSummary& b) {
+  const float ref = a.best == kMaskedBits ? b.ref : b.best == kMaskedBits ? a.ref : fmaxf(a.ref, b.ref);
+  RowSummary s = MovedTo<Units>(ref, a);
+  const RowSummary other = MovedTo<Units>(ref, b);
+  s.sum += other.sum;
+  s.weighted += other.weighted;
+  s.second = min(min(s.second, other.second), max(s.best, other.best));
+  s.best = min(s.best, other.best);
+  s.lowest = max(s.lowest, other.lowest);
+  s.first_key += other.first_key;
+  s.count += other.count;
+  s.has_nan |= other.has_nan;
+  s.has_low_inf |= other.has_low_inf;
+  s.high_infs += other.high_infs;
   return s;
 }
 

@@ -21,12 +21,16 @@ struct RowPair {
 
   // Rows of the warp that starts at the tile's row `first`; those past the tile's end have no keys.
   __device__ __forceinline__ void Start(const AttentionProblem& p, const Tile& tile, int first) {
-    const int lane = static_cast<int>(threadIdx.x % 32);
+    Start(KeysOf(p, tile), tile.rows, first);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) row[r] = tile.first_row + IndexOf(first, r) * p.sampling.row_every;
+  }
+  // The same without `row`, which only masks and biases need.
+  __device__ __forceinline__ void Start(const RowKeys& of_tile, int tile_rows, int first) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int i = first + lane / 4 + 8 * r;
-      row[r] = tile.first_row + i * p.sampling.row_every;
-      keys[r] = i < tile.rows ? KeysOf(p, tile, row[r]) : KeyBounds{};
+      const int i = IndexOf(first, r);
+      keys[r] = i < tile_rows ? of_tile.Of(i) : KeyBounds{};
     }
     all_first = __reduce_max_sync(kWarp, max(Has(0) ? keys[0].first : 0, Has(1) ? keys[1].first : 0));
     all_last =
@@ -37,10 +41,30 @@ struct RowPair {
     return first >= all_first && first + count <= all_last;
   }
   __device__ __forceinline__ bool Has(int r) const { return keys[r].last > keys[r].first; }
+  // Whether row r sees any of keys [first, first + count).
+  __device__ __forceinline__ bool Meets(int r, int first, int count) const {
+    return Has(r) && keys[r].first < first + count && keys[r].last > first;
+  }
+  // In the tile, of row r of the warp that starts at row `first`.
+  __device__ static __forceinline__ int IndexOf(int first, int r) {
+    return first + static_cast<int>(threadIdx.x % 32) / 4 + 8 * r;
+  }
 };
 
 // Column of score e but for the thread's own offset.
 __device__ constexpr int ColumnOf(int e) { return 8 * (e >> 1) + (e & 1); }
+
+// Bit e: whether score e's key is one of the row's. first_key is that of this thread's score 0.
+template <int kScores>
+__device__ __forceinline__ uint32_t ValidScores(const KeyBounds& keys, int first_key) {
+  static_assert(kScores <= 32);
+  // The scores whose column is below c come first: two of every eight columns are this thread's.
+  const auto below = [](int c) {
+    const int n = min(max(c, 0) / 8 * 2 + min(max(c, 0) % 8, 2), kScores);
+    return n >= 32 ? 0xffffffffu : (1u << n) - 1;
+  };
+  return below(keys.last - first_key) & ~below(keys.first - first_key);
+}
 
 // Adds a tile of products to the rows where the score is scale * q.k and nothing else. `to_log2` is
 // scale * log2 e; keys start at first_key; `whole`: every entry is valid.
@@ -52,38 +76,49 @@ __device__ __forceinline__ void AddPlain(float (&y)[2 * kScores], float to_log2,
     rows[0].first_key = y[At(0, 0)] * to_log2;
     rows[1].first_key = y[At(1, 0)] * to_log2;
   }
-  bool clean = false;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
 #pragma unroll
     for (int e = 0; e < kScores; ++e) y[At(r, e)] = fmaf(y[At(r, e)], to_log2, -rows[r].ref);
   }
-  if (whole) {
-    x[0] = ExtremesOf<false, kScores>(y, 0);
-    x[1] = ExtremesOf<false, kScores>(y, 1);
-    clean = !__any_sync(kWarp, !*settled || x[0].Unusual() || x[1].Unusual());
-  } else {
-    const int start = first_key + 2 * static_cast<int>(threadIdx.x % 4);
+  uint32_t valid[2] = {0xffffffffu, 0xffffffffu};
+  if (!whole) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int first = pair.keys[r].first - start;
-      const int last = pair.keys[r].last - start;
+      valid[r] = ValidScores<kScores>(pair.keys[r], first_key + 2 * static_cast<int>(threadIdx.x % 4));
 #pragma unroll
-      for (int e = 0; e < kScores; ++e) {
-        const bool valid = ColumnOf(e) >= first && ColumnOf(e) < last;
-        y[At(r, e)] = valid ? y[At(r, e)] : Float(kMaskedBits);
-      }
+      for (int e = 0; e < kScores; ++e) y[At(r, e)] = valid[r] >> e & 1 ? y[At(r, e)] : Float(kMaskedBits);
     }
   }
-  if (!clean) {
-    x[0] = ExtremesOf<true, kScores>(y, 0);
-    x[1] = ExtremesOf<true, kScores>(y, 1);
-    if (__any_sync(kWarp, !*settled || x[0].Unusual() || x[1].Unusual())) {
-      Settle<Log2Units, kScores>(y, rows, x, settled);
+  bool ready = *settled;
+  if (!ready) {
+    const bool meets[2] = {pair.Meets(0, first_key, 4 * kScores), pair.Meets(1, first_key, 4 * kScores)};
+    ready = ChooseRefs<kScores>(y, meets, rows, settled);
+  }
+  // The sums are taken before it is known whether all y are below ref, which is the rule: exponentials and
+  // extremes use different units, and so run side by side. (The order of the calls in the two branches
+  // differs to keep the compiler from taking the sums out of both: they would run alone.)
+  TileSums sums[2];
+  if (whole) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      x[r] = ExtremesOf<kScores>(y, r, [](int) { return true; });
+      sums[r] = SumsOf<Log2Units, kScores>(y, r);
+    }
+  } else {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      sums[r] = SumsOf<Log2Units, kScores>(y, r);
+      x[r] = ExtremesOf<kScores>(y, r, [&](int e) { return (valid[r] >> e & 1) != 0; });
     }
   }
-  AddSettled<Log2Units, kScores>(y, x[0], 0, &rows[0]);
-  AddSettled<Log2Units, kScores>(y, x[1], 1, &rows[1]);
+  if (__any_sync(kWarp, !ready || x[0].Unusual() || x[1].Unusual())) {
+    Settle<Log2Units, kScores>(y, rows, x, settled);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) sums[r] = SumsOf<Log2Units, kScores>(y, r);
+  }
+#pragma unroll
+  for (int r = 0; r < 2; ++r) AddSettled<kScores>(y, x[r], sums[r], r, &rows[r]);
 }
 
 // Element `index` of an array of any dtype.

@@ -56,13 +56,6 @@ __device__ __forceinline__ void GroupMultiply(float (&d)[32], uint64_t a, uint64
 #undef FS_WGMMA
 #undef FS_ACC4
 
-__device__ __forceinline__ void BarrierSync(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-__device__ __forceinline__ void BarrierArrive(int id, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 // The products of one tile for the block at (row, col), into `acc`; waits for them.
 template <int N, typename T>
 __device__ __forceinline__ void TileOfGroup(uint32_t stage, int row, int col, float (&acc)[32]) {
@@ -159,7 +152,7 @@ __device__ void GramOfChunkHopper(const HeadRecord& h, const RowChunk& chunk, fl
       fetch(0);
       for (int tile = 0; tile < tiles; ++tile) {
         const int s = tile % Shape::kStages;
-        if (tile >= Shape::kStages) BarrierSync(1 + Shape::kStages + s, kAll);
+        if (tile >= Shape::kStages) hopper::SyncNamed(1 + Shape::kStages + s, kAll);
         unsigned char* stage = shared + s * Shape::kStageBytes;
 #pragma unroll
         for (int p = 0; p < kPer; ++p) {
@@ -172,7 +165,7 @@ __device__ void GramOfChunkHopper(const HeadRecord& h, const RowChunk& chunk, fl
               make_uint4(low[0], low[1], low[2], low[3]);
         }
         hopper::FenceForAsync();
-        BarrierArrive(1 + s, kAll);
+        hopper::ArriveNamed(1 + s, kAll);
         if (tile + 1 < tiles) fetch(tile + 1);
       }
       return;
@@ -180,10 +173,10 @@ __device__ void GramOfChunkHopper(const HeadRecord& h, const RowChunk& chunk, fl
     float sum[32] = {};
     for (int tile = 0; tile < tiles; ++tile) {
       const int s = tile % Shape::kStages;
-      BarrierSync(1 + s, kAll);
+      hopper::SyncNamed(1 + s, kAll);
       float acc[32];
       TileOfGroup<N, T>(SharedAddress(shared) + s * Shape::kStageBytes, row, col, acc);
-      if (tile + Shape::kStages < tiles) BarrierArrive(1 + Shape::kStages + s, kAll);
+      if (tile + Shape::kStages < tiles) hopper::ArriveNamed(1 + Shape::kStages + s, kAll);
 #pragma unroll
       for (int e = 0; e < 32; ++e) sum[e] += acc[e];
     }

@@ -45,6 +45,15 @@ __device__ inline void FenceBarrierInit() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+// --- named barriers (1 to 15) among some of a block's warps ---
+
+__device__ inline void SyncNamed(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ inline void ArriveNamed(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 // --- bulk tensor copy: a box of a 4-d tensor into shared memory ---
 
 __device__ inline void CopyBox(void* to, const CUtensorMap* map, uint64_t* barrier, int x0, int x1, int x2,
