@@ -85,6 +85,8 @@ Frame GoldenPartial() {
   c.flags = kPartial | kLowResolution;
   c.step_offsets = {3, 1, 0};
   c.rotated = {0, 1};
+  c.shard = 1;
+  c.shards = 4;
   f.series.push_back(c);
   return f;
 }

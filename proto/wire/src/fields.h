@@ -47,7 +47,7 @@ inline constexpr Tag kSkipped = 5, kPart = 6, kParts = 7, kWindowFrom = 8, kSeri
 namespace series {
 inline constexpr Tag kSignal = 1, kLayer = 2, kFirstHead = 3, kHeadCount = 4, kHeads = 5, kPresence = 6,
                      kValues = 7, kWeights = 8, kMoments = 9, kValuesPerHead = 10, kDirectionHash = 11,
-                     kFlags = 12, kStepOffsets = 13, kRotated = 14;
+                     kFlags = 12, kStepOffsets = 13, kRotated = 14, kShard = 15, kShards = 16;
 }
 namespace event {
 inline constexpr Tag kKind = 5, kDetail = 6, kLayers = 7, kActionId = 8, kAction = 9, kActionState = 10,

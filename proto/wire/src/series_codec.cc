@@ -141,6 +141,12 @@ Result<RawHeads> ReadFields(protozero::pbf_reader& reader, Series* series, std::
       case Bytes(kRotated):
         *rotated = reader.get_bytes();
         break;
+      case Varint(kShard):
+        series->shard = reader.get_uint32();
+        break;
+      case Varint(kShards):
+        series->shards = reader.get_uint32();
+        break;
       default:
         reader.skip();
     }
@@ -191,6 +197,14 @@ Status CheckSteps(const Series& series) {
     return Invalid(series, "values_per_head: " + std::to_string(series.values_per_head) +
                                ", at most 1 without the flag of partial values");
   }
+  if (!partial && (series.shard != 0 || series.shards != 0)) {
+    return Invalid(series,
+                   "shards: " + std::to_string(series.shards) + ", only with the flag of partial values");
+  }
+  if (series.shard >= std::max(series.shards, 1u)) {
+    return Invalid(series, "shard: " + std::to_string(series.shard) + ", must be below shards, " +
+                               std::to_string(series.shards));
+  }
   if (!partial && !series.step_offsets.empty()) {
     return Invalid(series, "step_offsets: only with the flag of partial values");
   }
@@ -235,6 +249,8 @@ void PutSeries(protozero::pbf_writer& w, const Series& series) {
   PutUint(w, kFlags, series.flags);
   PutUints(w, kStepOffsets, series.step_offsets);
   if (!series.rotated.empty()) PutText(w, kRotated, PackBits(series.rotated));
+  PutUint(w, kShard, series.shard);
+  PutUint(w, kShards, series.shards);
 }
 
 Result<Series> ReadSeries(protozero::pbf_reader reader, size_t* room) {

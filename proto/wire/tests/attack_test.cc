@@ -121,6 +121,11 @@ TEST(Attack, RefusalsNameFieldValueAndLimit) {
               partial(s, {1, 1});
             }),
             where + "step_offsets: 1 after 1, must fall from the oldest step to the newest");
+  EXPECT_EQ(Refusal([&](Series& s) { partial(s, {}), s.shard = 3, s.shards = 4; }), "");
+  EXPECT_EQ(Refusal([&](Series& s) { partial(s, {}), s.shard = s.shards = 4; }),
+            where + "shard: 4, must be below shards, 4");
+  EXPECT_EQ(Refusal([](Series& s) { s.shards = 4; }),
+            where + "shards: 4, only with the flag of partial values");
 }
 
 // What the trainer's numbers gave is no fault of the sender.

@@ -135,6 +135,14 @@ fs_status fs_set_stream(fs_run* run, int32_t device, void* stream) {
   return Guarded(run, [&] { return run->SetStream(device, stream); });
 }
 
+int fs_wants_unsharded(const fs_run* run, uint32_t layer) {
+  return run != nullptr && !run->inert() && run->WantsUnsharded(layer);
+}
+
+fs_status fs_layer_unsharded(fs_run* run, uint32_t layer, const void* wq, const void* wk) {
+  return Guarded(run, [&] { return run->Unsharded(layer, wq, wk); });
+}
+
 fs_status fs_weights_replaced(fs_run* run) {
   return Guarded(run, [&] { return run->WeightsReplaced(); });
 }

@@ -61,6 +61,11 @@ ProjectionSpec ToProjection(const fs_weights& weights, uint32_t heads) {
     spec.head_offsets.push_back(weights.head_offsets != nullptr ? weights.head_offsets[h]
                                                                 : h * weights.head_stride);
   }
+  if (weights.sharded != 0) {
+    spec.shard = ShardSpec{weights.shard_data,  static_cast<kernels::DType>(weights.shard_dtype),
+                           weights.shard_begin, weights.shard_end,
+                           weights.shard,       weights.shards};
+  }
   return spec;
 }
 

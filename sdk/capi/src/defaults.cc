@@ -38,8 +38,9 @@ void fs_options_init_size(fs_options* options, uint32_t size) {
 
 void fs_weights_init_size(fs_weights* weights, uint32_t size) {
   fs_weights d{};
-  d.dtype = FS_FP32;
+  d.dtype = d.shard_dtype = FS_FP32;
   d.device = -1;
+  d.shards = 1;
   WriteSized(d, weights, size);
 }
 

@@ -203,6 +203,11 @@ fs_status fs_run::WeightsReplaced() {
   return FS_OK;
 }
 
+bool fs_run::WantsUnsharded(uint32_t layer) const noexcept {
+  const int32_t index = IndexOf(layer);
+  return index != kUnknown && sampler_ != nullptr && sampler_->WantsUnsharded(static_cast<size_t>(index));
+}
+
 fs_status fs_run::Unmonitored(const char* name, const char* reason) {
   if (name == nullptr || reason == nullptr)
     return Fail(FS_ERR_ARGUMENT, "fs_unmonitored: name or reason is null");

@@ -55,6 +55,8 @@ struct fs_run {
   fs_status SetStream(int32_t device, void* stream);
   fs_status SetWeights(uint32_t layer, const fs_weights* wq, const fs_weights* wk);
   fs_status WeightsReplaced();
+  bool WantsUnsharded(uint32_t layer) const noexcept;
+  fs_status Unsharded(uint32_t layer, const void* wq, const void* wk);
   fs_status Unmonitored(const char* name, const char* reason);
 
   fs_status StepBegin(int64_t step);

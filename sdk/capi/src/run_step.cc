@@ -109,6 +109,20 @@ fs_status fs_run::Attend(uint32_t layer, const fs_attention& in, bool backward) 
   return status.ok() ? FS_OK : Fail(AttentionStatus(status), status);
 }
 
+fs_status fs_run::Unsharded(uint32_t layer, const void* wq, const void* wk) {
+  const int32_t index = IndexOf(layer);
+  if (index == kUnknown) return UnknownLayer(layer);
+  if (!WantsUnsharded(layer)) return FS_OK;
+  const OwnTime own(clock_, &own_in_step_);
+  const sdk::LayerSpec& spec = layers_[static_cast<size_t>(index)];
+  if ((wq == nullptr && spec.wq) || (wk == nullptr && spec.wk)) {
+    return Fail(FS_ERR_ARGUMENT, "fs_layer_unsharded: layer %u: %s: null, must point to the whole parameter",
+                layer, wq == nullptr && spec.wq ? "wq" : "wk");
+  }
+  sampler_->Unsharded(static_cast<size_t>(index), spec, wq, wk);
+  return FS_OK;
+}
+
 fs_status fs_run::Loss(double mean_loss, double tokens) {
   // NaN tokens would poison the step's weight for good.
   if (!(tokens > 0 && tokens < 1e18)) return Fail(FS_ERR_ARGUMENT, "tokens: %g, must be above 0", tokens);

@@ -5,6 +5,28 @@
 namespace foreshock::sdk {
 namespace {
 
+// Room for many steps a head becomes the n that there are.
+void AddPartials(const Column& column, const FrameSlot& slot, wire::Series* series) {
+  const PartialSlot& partial = slot.partials[static_cast<size_t>(column.part)];
+  const uint32_t n = std::max(partial.n, 1u);
+  std::vector<float> values;
+  for (uint32_t h = 0; h < column.count; ++h) {
+    const auto from = slot.values.begin() + static_cast<ptrdiff_t>(column.value_at + size_t{h} * column.room);
+    values.insert(values.end(), from, from + n);
+  }
+  series->values = std::move(values);
+  series->values_per_head = n;
+  series->flags |= wire::kPartial;
+  series->shard = column.shard;
+  series->shards = column.shards;
+  series->direction_hash = partial.hashes;
+  // Steps without a hole up to the frame's own need no list.
+  const auto offsets = partial.step_offsets.begin();
+  bool whole = true;
+  for (uint32_t k = 0; k < partial.n; ++k) whole = whole && offsets[k] == partial.n - 1 - k;
+  if (!whole) series->step_offsets.assign(offsets, offsets + partial.n);
+}
+
 wire::Series ToSeries(const Column& column, const FrameSlot& slot, uint8_t extra_flags) {
   wire::Series series;
   series.signal = column.signal;
@@ -34,6 +56,7 @@ wire::Series ToSeries(const Column& column, const FrameSlot& slot, uint8_t extra
     series.rotated = std::move(rotated);
   }
   series.flags = column.flags | extra_flags;
+  if (column.part >= 0) AddPartials(column, slot, &series);
   return series;
 }
 

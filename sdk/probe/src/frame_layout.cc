@@ -11,6 +11,7 @@ constexpr uint32_t kLowResolution = 1;
 constexpr uint32_t kNotCausal = 2;
 
 bool IsUpdate(uint16_t id) { return id >= kUpdateProjection1 && id <= kQkUpdateParticipation; }
+bool IsProjection(uint16_t id) { return id >= kUpdateProjection1 && id <= kWkUpdateProjection3; }
 bool IsWeightNorm(uint16_t id) { return id >= kWqSigma1 && id <= kQkSigma1; }
 bool IsKeySide(const SignalInfo& info) { return info.scope == SignalScope::kKvHead; }
 bool HasWeight(const SignalInfo& info) {
@@ -25,9 +26,12 @@ bool HasMoments(uint16_t id) {
 
 bool Measurable(const SignalInfo& info, const LayerSpec& layer, bool snapshots) {
   if (info.id == kUpdateNorm || info.id == kQkUpdateEntropy || info.id == kQkUpdateParticipation) {
-    return snapshots && layer.wq && layer.wk;
+    return snapshots && layer.wq && layer.wk && !layer.wq->shard;
   }
   if (info.id == kQkSigma1) return layer.wq && layer.wk;
+  // Of a shard the server takes signs, once it has added all parts.
+  const auto& side = IsKeySide(info) ? layer.wk : layer.wq;
+  if (IsUpdate(info.id) && !IsProjection(info.id) && side && side->shard) return false;
   if (IsWeightNorm(info.id) || IsUpdate(info.id))
     return IsKeySide(info) ? layer.wk.has_value() : layer.wq.has_value();
   return true;
@@ -43,8 +47,8 @@ uint32_t FixedFlags(const SignalInfo& info, const LayerSpec& layer) {
 
 }  // namespace
 
-FrameLayout::FrameLayout(const std::vector<LayerSpec>& layers, bool snapshots)
-    : index_((layers.size() + 1) * kMaxSignal, -1) {
+FrameLayout::FrameLayout(const std::vector<LayerSpec>& layers, bool snapshots, uint32_t partial_room)
+    : partial_room_(partial_room), index_((layers.size() + 1) * kMaxSignal, -1) {
   for (const SignalInfo& info : SignalCatalogue()) {
     if (info.scope == SignalScope::kScalar) Add(info, -1, nullptr);
   }
@@ -67,8 +71,18 @@ void FrameLayout::Add(const SignalInfo& info, int32_t layer_index, const LayerSp
     column.count = key_side ? layer->local_kv_heads : layer->local_query_heads;
     column.flags = FixedFlags(info, *layer);
   }
+  if (layer != nullptr && IsProjection(info.id)) {
+    const auto& shard = (IsKeySide(info) ? layer->wk : layer->wq)->shard;
+    if (shard) {
+      column.room = partial_room_;
+      column.shard = shard->index;
+      column.shards = shard->count;
+      column.part = static_cast<int32_t>(partials_.size());
+      partials_.push_back(column.count);
+    }
+  }
   column.value_at = static_cast<uint32_t>(value_count_);
-  value_count_ += column.count;
+  value_count_ += size_t{column.count} * column.room;
   if (HasWeight(info) && !(layer == nullptr && info.merge == SignalMerge::kMax)) {
     column.weight_at = static_cast<int32_t>(value_count_);
     value_count_ += column.count;
@@ -90,7 +104,10 @@ int32_t FrameLayout::Find(int32_t layer_index, uint16_t signal) const noexcept {
 }
 
 size_t FrameLayout::SlotBytes() const {
-  return sizeof(FrameSlot) + value_count_ * sizeof(float) + 2 * head_count_ + 2 * columns_.size();
+  size_t partial_bytes = 0;
+  for (const uint32_t heads : partials_) partial_bytes += sizeof(PartialSlot) + 4 * partial_room_ + 8 * heads;
+  return sizeof(FrameSlot) + value_count_ * sizeof(float) + 2 * head_count_ + 2 * columns_.size() +
+         partial_bytes;
 }
 
 void FrameSlot::Shape(const FrameLayout& layout) {
@@ -102,6 +119,10 @@ void FrameSlot::Shape(const FrameLayout& layout) {
   rotated.assign(layout.head_count(), 0);
   used.assign(layout.columns().size(), 0);
   flags.assign(layout.columns().size(), 0);
+  partials.clear();
+  for (const uint32_t heads : layout.partials()) {
+    partials.push_back({0, std::vector<uint32_t>(layout.partial_room(), 0), std::vector<uint64_t>(heads, 0)});
+  }
 }
 
 void FrameSlot::Clear() noexcept {
@@ -117,6 +138,7 @@ void FrameSlot::Clear() noexcept {
   if (has_heads) {
     std::fill(values.begin(), values.end(), 0.0f);
     std::fill(rotated.begin(), rotated.end(), uint8_t{0});
+    for (PartialSlot& partial : partials) partial.n = 0;
   }
   has_heads = false;
 }
@@ -130,6 +152,16 @@ ColumnWriter::ColumnWriter(const FrameLayout& layout, FrameSlot* slot, int32_t l
   column_ = &layout.columns()[index_];
   slot_->used[index_] = 1;
   if (layer_index >= 0) slot_->has_heads = true;
+}
+
+void ColumnWriter::SetPartial(uint32_t head, const double* values, uint32_t n) noexcept {
+  if (column_ == nullptr || n > column_->room) return;
+  float* at = slot_->values.data() + column_->value_at + size_t{head} * column_->room;
+  for (uint32_t i = 0; i < n; ++i) at[i] = static_cast<float>(values[i]);
+  slot_->present[column_->head_at + head] = 1;
+  if (column_->weight_at >= 0) {
+    slot_->values[static_cast<size_t>(column_->weight_at) + head] = static_cast<float>(n);
+  }
 }
 
 void ColumnWriter::SetMoments(uint32_t head, double rows, double num_num, double num_den,

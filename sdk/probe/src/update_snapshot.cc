@@ -98,7 +98,8 @@ UpdateSnapshot::UpdateSnapshot(const std::vector<LayerSpec>& layers, const Frame
 }
 
 uint64_t UpdateSnapshot::BytesOf(const LayerSpec& spec, uint32_t replica, uint32_t replicas) {
-  if (!spec.wq || !spec.wk || OnDevice(spec) || kernels::ProbeUpdateWorkspaceBytes(spec.head_dim) == 0)
+  if (!spec.wq || !spec.wk || spec.wq->shard || OnDevice(spec) ||
+      kernels::ProbeUpdateWorkspaceBytes(spec.head_dim) == 0)
     return 0;
   const auto heads = OwnQueryHeads(spec, replica, replicas);
   std::vector<uint32_t> keys;

@@ -48,4 +48,29 @@ void WriteUpdates(const FrameLayout& layout, FrameSlot* slot, int32_t layer, con
   }
 }
 
+void WritePartials(const FrameLayout& layout, FrameSlot* slot, int32_t layer, const SideSignals& side,
+                   ProjectionTracker& tracker) noexcept {
+  const uint32_t n = tracker.partial_count();
+  for (int p = 0; p < kPairs; ++p) {
+    const uint16_t signal = Next(side.projection1, p);
+    const int32_t at = layout.Find(layer, signal);
+    if (at < 0) continue;
+    const Column& column = layout.columns()[static_cast<size_t>(at)];
+    PartialSlot& partial = slot->partials[static_cast<size_t>(column.part)];
+    ColumnWriter writer(layout, slot, layer, signal);
+    partial.n = n;
+    for (uint32_t k = 0; k < n; ++k) {
+      partial.step_offsets[k] = static_cast<uint32_t>(slot->step - tracker.partial_step(k));
+    }
+    for (size_t m = 0; m < tracker.count(); ++m) {
+      const uint32_t head = tracker.heads()[m];
+      const kernels::UpdateSums sums = p + 1 == kPairs ? tracker.Take(m) : tracker.Peek(m);
+      partial.hashes[head] = tracker.partial_hash(m);
+      if (n > 0) writer.SetPartial(head, tracker.partial(m, p), n);
+      if (sums.rotated[p]) writer.SetRotated(head);
+    }
+  }
+  tracker.EndPartialWindow();
+}
+
 }  // namespace foreshock::sdk

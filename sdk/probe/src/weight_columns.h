@@ -6,6 +6,7 @@
 #include "foreshock/sdk/frame_layout.h"
 #include "foreshock/sdk/update_accumulator.h"
 #include "foreshock/sdk/weight_probe.h"
+#include "foreshock/sdk/weight_tracker.h"
 
 namespace foreshock::sdk {
 
@@ -20,5 +21,8 @@ void WriteSpectrum(const FrameLayout& layout, FrameSlot* slot, int32_t layer, co
                    uint32_t head, const kernels::HeadSpectrum& spectrum) noexcept;
 void WriteUpdates(const FrameLayout& layout, FrameSlot* slot, int32_t layer, const SideSignals& side,
                   uint32_t head, const kernels::UpdateSums& sums) noexcept;
+// A shard's window: every step's partial value, the steps, and the hash of the directions. Ends the window.
+void WritePartials(const FrameLayout& layout, FrameSlot* slot, int32_t layer, const SideSignals& side,
+                   ProjectionTracker& tracker) noexcept;
 
 }  // namespace foreshock::sdk

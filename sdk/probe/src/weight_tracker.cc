@@ -13,18 +13,21 @@ using kernels::kPairs;
 
 struct WeightTracker::Layer {
   Layer(int32_t layer_index, const LayerSpec& spec, const std::vector<uint32_t>& q_heads,
-        const std::vector<uint32_t>& k_heads)
+        const std::vector<uint32_t>& k_heads, uint32_t partial_room)
       : index(layer_index),
         d_model(spec.model_dim),
         d_head(spec.head_dim),
-        q(q_heads, spec.model_dim, spec.head_dim),
-        k(k_heads, spec.model_dim, spec.head_dim) {}
+        q(q_heads, spec.model_dim, spec.head_dim, partial_room),
+        k(k_heads, spec.model_dim, spec.head_dim, partial_room),
+        sharded(partial_room > 0) {}
 
   int32_t index = 0;
   size_t d_model = 0, d_head = 0;
   ProjectionTracker q, k;
   double q_decay = 0, k_decay = 0;
   bool has_q = false, has_k = false;
+  bool sharded = false;
+  bool awaited = false;  // spectra are due once the parameters are whole
   // What ProbeWeights is asked: the measured query heads, and every key head that they or this replica need.
   std::vector<uint32_t> probed_k;  // local
   std::vector<kernels::WeightView> probed_k_views;
@@ -65,19 +68,23 @@ WeightTracker::WeightTracker(const std::vector<LayerSpec>& layers, const FrameLa
   size_t workspace = 0;
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerSpec& spec = layers[i];
-    auto q_heads = OwnHeads(spec.first_query_head, spec.local_query_heads, replica, replicas);
-    auto k_heads = OwnHeads(spec.first_kv_head, spec.local_kv_heads, replica, replicas);
+    // Every rank of a sharded layer derives the directions of all its heads.
+    const bool sharded = (spec.wq && spec.wq->shard) || (spec.wk && spec.wk->shard);
+    const uint32_t share = sharded ? 0 : replica, shares = sharded ? 1 : replicas;
+    auto q_heads = OwnHeads(spec.first_query_head, spec.local_query_heads, share, shares);
+    auto k_heads = OwnHeads(spec.first_kv_head, spec.local_kv_heads, share, shares);
     if (!spec.wq) q_heads.clear();
     if (!spec.wk) k_heads.clear();
     const bool on_device = (spec.wq && spec.wq->device >= 0) || (spec.wk && spec.wk->device >= 0);
     if (on_device) {
       auto layer = std::make_unique<Layer>(static_cast<int32_t>(i), spec, std::vector<uint32_t>(),
-                                           std::vector<uint32_t>());
+                                           std::vector<uint32_t>(), 0);
       AddToDevice(*layer, spec, q_heads, k_heads);
       layers_.push_back(std::move(layer));
       continue;
     }
-    auto layer = std::make_unique<Layer>(static_cast<int32_t>(i), spec, q_heads, k_heads);
+    auto layer = std::make_unique<Layer>(static_cast<int32_t>(i), spec, q_heads, k_heads,
+                                         sharded ? layout.partial_room() : 0);
     layer->has_q = spec.wq.has_value();
     layer->has_k = spec.wk.has_value();
     layer->probed_k = k_heads;
@@ -204,9 +211,31 @@ void WeightTracker::ProbeLayer(Layer& layer, FrameSlot* slot) noexcept {
   if (layer.q.count() > 0) layer.q.PairsTaken();
 }
 
-void WeightTracker::BeginStep(bool spectra, bool track, FrameSlot* slot) noexcept {
-  if (spectra) {
-    for (auto& layer : layers_) ProbeLayer(*layer, slot);
+bool WeightTracker::WantsUnsharded(size_t layer_index) const noexcept {
+  return layers_[layer_index]->awaited;
+}
+
+void WeightTracker::Unsharded(size_t layer_index, const LayerSpec& spec, const void* wq, const void* wk,
+                              FrameSlot* slot) noexcept {
+  Layer& layer = *layers_[layer_index];
+  if (!layer.awaited) return;
+  layer.awaited = false;
+  layer.q.PointAt(spec, wq);
+  layer.k.PointAt(spec, wk);
+  for (size_t i = 0; i < layer.probed_k.size(); ++i) {
+    layer.probed_k_views[i] = spec.View(*spec.wk, layer.probed_k[i], wk);
+  }
+  ProbeLayer(layer, slot);
+  if (!tracking_) return;
+  layer.q.OpenStep();
+  layer.k.OpenStep();
+}
+
+void WeightTracker::BeginStep(int64_t step, bool spectra, bool track, FrameSlot* slot) noexcept {
+  step_ = step;
+  for (auto& layer : layers_) {
+    layer->awaited = spectra && layer->sharded;
+    if (spectra && !layer->sharded) ProbeLayer(*layer, slot);
   }
   tracking_ = track;
   for (auto& device : devices_) device->BeginStep(spectra, track);
@@ -220,8 +249,9 @@ void WeightTracker::BeginStep(bool spectra, bool track, FrameSlot* slot) noexcep
 void WeightTracker::EndStep(bool skipped, double learning_rate) noexcept {
   for (auto& device : devices_) device->EndStep(skipped, learning_rate);
   for (auto& layer : layers_) {
-    layer->q.CloseStep(tracking_, skipped, learning_rate * layer->q_decay);
-    layer->k.CloseStep(tracking_, skipped, learning_rate * layer->k_decay);
+    layer->awaited = false;
+    layer->q.CloseStep(step_, tracking_, skipped, learning_rate * layer->q_decay);
+    layer->k.CloseStep(step_, tracking_, skipped, learning_rate * layer->k_decay);
   }
 }
 
@@ -237,9 +267,13 @@ void WeightTracker::Report(FrameSlot* slot) noexcept {
   for (auto& layer : layers_) {
     for (const bool key_side : {false, true}) {
       ProjectionTracker& tracker = key_side ? layer->k : layer->q;
+      const SideSignals& side = key_side ? kKeySide : kQuerySide;
+      if (layer->sharded) {
+        WritePartials(layout_, slot, layer->index, side, tracker);
+        continue;
+      }
       for (size_t m = 0; m < tracker.count(); ++m) {
-        WriteUpdates(layout_, slot, layer->index, key_side ? kKeySide : kQuerySide, tracker.heads()[m],
-                     tracker.Take(m));
+        WriteUpdates(layout_, slot, layer->index, side, tracker.heads()[m], tracker.Take(m));
       }
     }
   }

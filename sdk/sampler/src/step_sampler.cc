@@ -16,6 +16,13 @@ uint32_t SampleInterval(const SamplerOptions& options) {
   return std::min(attention, spectra);
 }
 
+// Windows of a shard that the governor stretches up to 4 times fit.
+uint32_t PartialRoom(const SamplerOptions& options) {
+  const uint64_t steps =
+      uint64_t{4} * options.spectra_every_steps / std::max(options.projections_every_steps, 1u);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(steps, 16, 512));
+}
+
 }  // namespace
 
 void CopyText(const char* text, char* room, size_t room_bytes) noexcept {
@@ -43,7 +50,7 @@ StepSampler::StepSampler(const std::vector<LayerSpec>& layers, const SamplerOpti
                          const Clock& clock)
     : clock_(clock),
       options_(options),
-      layout_(layers, options.snapshot_bytes > 0),
+      layout_(layers, options.snapshot_bytes > 0, PartialRoom(options)),
       weights_(layers, layout_, options.replica, std::max(options.replicas, 1u)),
       snapshot_(layers, layout_, options.replica, std::max(options.replicas, 1u), options.snapshot_bytes),
       attention_(layers, layout_),
@@ -93,7 +100,7 @@ void StepSampler::Begin(int64_t step) noexcept {
                  Due(step, options_.projections_every_steps, governor_.projection_factor());
   if (first_step_) window_from_ = step - 1;
   first_step_ = false;
-  weights_.BeginStep(spectra_now_, tracked_now_, &frame_);
+  weights_.BeginStep(step, spectra_now_, tracked_now_, &frame_);
   if (spectra_now_) snapshot_.Take();
   attention_.BeginStep(step, attention_now_, {options_.row_every, options_.sequence_every, options_.seed});
 }

@@ -33,7 +33,9 @@ Status CheckPartial(const wire::Series& series, const SignalInfo& info) {
   if (info.merge != SignalMerge::kSum || info.scope == SignalScope::kScalar) {
     return Invalid("series " + Name(series) + ": flags say partial, only update projections can be");
   }
-  if (!series.direction_hash.empty()) return OkStatus();
+  const bool any = series.present.empty() ||
+                   std::find(series.present.begin(), series.present.end(), 1) != series.present.end();
+  if (!any || !series.direction_hash.empty()) return OkStatus();
   return Invalid("series " + Name(series) + ": direction_hash missing, partial values need one a head");
 }
 

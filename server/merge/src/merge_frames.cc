@@ -87,9 +87,10 @@ void MergePartialRow(const RowKey& key, const std::vector<std::pair<uint32_t, co
   }
   for (const auto& [head, entries] : EntriesByHead(sources)) {
     std::optional<std::vector<double>> steps;
-    // A shard that is named and missing leaves a hole in the sum.
-    const bool all = complete && !entries.present.empty() && entries.present.size() == entries.listed;
-    if (all) steps = SumShards(entries.present);
+    // A shard that is missing leaves a hole in the sum.
+    const bool all = complete && entries.present.size() == entries.listed;
+    const std::vector<Entry> whole = WholeOf(entries.present, all);
+    if (!whole.empty()) steps = SumShards(whole);
     const bool rotated = AnyRotated(entries.present);
     std::optional<Window> window;
     if (steps) window = Summarise(*steps);

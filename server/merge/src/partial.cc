@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 namespace foreshock::merge {
 namespace {
@@ -23,6 +24,21 @@ uint16_t Shifted(uint16_t projection, uint16_t for_q, uint16_t for_k) {
 }
 
 }  // namespace
+
+std::vector<Entry> WholeOf(const std::vector<Entry>& entries, bool all_there) {
+  if (entries.empty()) return {};
+  const uint32_t shards = entries.front().series->shards;
+  if (shards == 0) return all_there ? entries : std::vector<Entry>();
+  std::map<uint32_t, Entry> by_shard;
+  for (const Entry& entry : entries) {
+    if (entry.series->shards != shards) return {};
+    by_shard.try_emplace(entry.series->shard, entry);
+  }
+  if (by_shard.size() != shards) return {};
+  std::vector<Entry> whole;
+  for (const auto& [shard, entry] : by_shard) whole.push_back(entry);
+  return whole;
+}
 
 std::optional<std::vector<double>> SumShards(const std::vector<Entry>& entries) {
   const wire::Series& first = *entries.front().series;

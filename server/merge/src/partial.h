@@ -8,6 +8,11 @@
 
 namespace foreshock::merge {
 
+// The entries of a head that make its whole: where the senders say which part of how many theirs is, one of each
+// part (the lowest rank's: replica groups send the same), and nothing when a part is missing. Else all, when
+// `all_there` says that nobody is missing.
+std::vector<Entry> WholeOf(const std::vector<Entry>& entries, bool all_there);
+
 // The c_i of a head by step, summed over its shards; nullopt when hashes or steps do not agree.
 std::optional<std::vector<double>> SumShards(const std::vector<Entry>& entries);
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include <cmath>
 #include <limits>
 
@@ -175,6 +177,31 @@ TEST(MergeFrames, AWindowWithoutAllItsShardsIsMissing) {
   absent.present = {0};
   EXPECT_TRUE(is_missing(merge(Partial({1, 1}, 9), offsets, true))) << "step numbers differ";
   EXPECT_TRUE(is_missing(merge(Partial({1, 1}, 9), absent, true))) << "a shard says missing";
+}
+
+// HSDP: two groups of two shards each, and a rank that holds none of the layer.
+TEST(MergeFrames, OfReplicaGroupsEachShardCountsOnce) {
+  const auto shard = [](std::vector<float> steps, uint32_t index) {
+    wire::Series series = Partial(std::move(steps), 9);
+    series.shard = index;
+    series.shards = 2;
+    return series;
+  };
+  const auto value = [](std::vector<RankFrame> frames, bool complete) -> std::optional<float> {
+    const wire::Frame merged = MergeFrames(std::move(frames), complete);
+    const wire::Series* projection = merged.Find(kUpdateProjection2, 3);
+    if (projection == nullptr || !projection->has(0)) return std::nullopt;
+    return projection->values[0];
+  };
+  EXPECT_EQ(value({Of(0, {shard({1, 1}, 0)}), Of(1, {shard({2, 2}, 1)}), Of(2, {shard({1, 1}, 0)}),
+                   Of(3, {shard({2, 2}, 1)}), Of(4, {})},
+                  true),
+            6.0f);
+  EXPECT_EQ(value({Of(0, {shard({1, 1}, 0)}), Of(3, {shard({2, 2}, 1)})}, false), 6.0f)
+      << "whole without the others";
+  EXPECT_EQ(value({Of(0, {shard({1, 1}, 0)}), Of(1, {}), Of(2, {shard({1, 1}, 0)}), Of(3, {})}, true),
+            std::nullopt)
+      << "shard 1 is missing, though every rank has come";
 }
 
 TEST(MergeFrames, ZeroUpdatesHaveNoSignMean) {

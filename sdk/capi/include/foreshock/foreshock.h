@@ -253,6 +253,17 @@ typedef struct fs_weights {
   /* Lambda of decoupled decay, so that its pull is not taken for the gradient's; 0: none. */
   double weight_decay;
   int32_t device; /* -1; the CUDA device whose memory this is; -1: host memory, or found from the pointer */
+
+  /* Sharded parameters (FSDP2): the optimizer changes this rank's part alone. 1: `data` is not read (NULL is fine);
+   * the whole parameter is shown by fs_layer_unsharded. The part is the elements shard_begin <= e < shard_end of the
+   * whole one, counted from `data` as row_stride, col_stride and head offsets are; it lies in shard_data, one after
+   * the other, and must not cut a stored row. Of no rows: shard_begin = shard_end. Every rank gives all the heads
+   * that the whole parameter holds here. */
+  int32_t sharded; /* 0 */
+  fs_dtype shard_dtype; /* FS_FP32 */
+  const void* shard_data;
+  int64_t shard_begin, shard_end;
+  uint32_t shard, shards; /* which part of how many: the rank within its sharding group, and the group's size */
 } fs_weights;
 FS_API void fs_weights_init_size(fs_weights* weights, uint32_t size);
 FS_INLINE void fs_weights_init(fs_weights* weights) {
@@ -292,6 +303,12 @@ FS_API fs_status fs_layer_set_weights(fs_run* run, uint32_t layer, const fs_weig
  * which captured graphs are replayed: the one on which the optimizer runs. NULL, as without this call: the
  * device's default stream. Between steps. */
 FS_API fs_status fs_set_stream(fs_run* run, int32_t device, void* stream);
+/* Sharded layers only. 1 when their whole parameters are wanted in this step: call fs_layer_unsharded while they are
+ * there, in the forward pass (after the all-gather, before they are freed). */
+FS_API int fs_wants_unsharded(const fs_run* run, uint32_t layer);
+/* The whole parameters lie at wq and wk now, stored as fs_add_layer was told; read within the call alone. FS_OK
+ * also when they are not wanted. */
+FS_API fs_status fs_layer_unsharded(fs_run* run, uint32_t layer, const void* wq, const void* wk);
 /* The weights were replaced (a checkpoint was loaded): directions and windows start anew. Between steps. */
 FS_API fs_status fs_weights_replaced(fs_run* run);
 /* Says that something is not measured, and why, e.g. ("layer 7", "linear attention"). At any time. */

@@ -91,10 +91,11 @@ class [[nodiscard]] Result {
 
   T& value() & { return *value_; }
   const T& value() const& { return *value_; }
-  T&& value() && { return *std::move(value_); }
+  // By value, so that `for (x : Make().value())` and `auto&& x = Make().value()` keep it alive.
+  T value() && { return *std::move(value_); }
   T& operator*() & { return *value_; }
   const T& operator*() const& { return *value_; }
-  T&& operator*() && { return *std::move(value_); }
+  T operator*() && { return *std::move(value_); }
   T* operator->() { return &*value_; }
   const T* operator->() const { return &*value_; }
 

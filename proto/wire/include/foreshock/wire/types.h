@@ -107,6 +107,8 @@ struct Series {
   uint32_t flags = 0;
   std::vector<uint32_t> step_offsets;
   std::vector<uint8_t> rotated;  // empty, or 0/1 per head
+  uint32_t shard = 0;   // of partial values: which part of the parameter, 0-based
+  uint32_t shards = 0;  // of how many parts that add up to the whole; 0: not told
 
   size_t count() const { return heads.empty() ? 1 : heads.size(); }
   bool has(size_t i) const { return present.empty() || present[i] != 0; }

@@ -25,18 +25,34 @@ struct Column {
   uint32_t head_at = 0;    // into FrameSlot::present and ::rotated
   int32_t weight_at = -1;  // into FrameSlot::values; -1: the signal carries no weight
   int32_t moment_at = -1;  // into FrameSlot::values, 4 per head: rows, num^2, num*den, den^2; -1: none
+  // Partial values of a shard: room for `room` single steps a head, head after head, from value_at.
+  uint32_t room = 1;
+  int32_t part = -1;  // into FrameSlot::partials; -1: the column is not partial
+  uint32_t shard = 0, shards = 0;
+};
+
+// What partial columns of one layer and side have in common.
+struct PartialSlot {
+  uint32_t n = 0;                      // single steps
+  std::vector<uint32_t> step_offsets;  // of the first n: frame.step - t'
+  std::vector<uint64_t> hashes;        // of the directions, a head
 };
 
 class FrameLayout {
  public:
   // `snapshots`: with the signals that need a copy of the weights (update_snapshot.h).
-  explicit FrameLayout(const std::vector<LayerSpec>& layers, bool snapshots = false);
+  // `partial_room`: single steps of a window that a sharded layer can send.
+  explicit FrameLayout(const std::vector<LayerSpec>& layers, bool snapshots = false,
+                       uint32_t partial_room = 64);
 
   const std::vector<Column>& columns() const { return columns_; }
   // Index of the column; -1 when this model has none.
   int32_t Find(int32_t layer_index, uint16_t signal) const noexcept;
   int32_t FindScalar(uint16_t signal) const noexcept { return Find(-1, signal); }
 
+  // Heads of each entry of FrameSlot::partials.
+  const std::vector<uint32_t>& partials() const { return partials_; }
+  uint32_t partial_room() const { return partial_room_; }
   size_t value_count() const { return value_count_; }
   size_t head_count() const { return head_count_; }
   // Memory of one slot.
@@ -45,6 +61,8 @@ class FrameLayout {
  private:
   void Add(const SignalInfo& info, int32_t layer_index, const LayerSpec* layer);
 
+  const uint32_t partial_room_;
+  std::vector<uint32_t> partials_;
   std::vector<Column> columns_;
   std::vector<int32_t> index_;  // (layer_index + 1) * kMaxSignal + signal -> column
   size_t value_count_ = 0;
@@ -68,6 +86,7 @@ struct FrameSlot {
   std::vector<uint8_t> rotated;  // the same
   std::vector<uint8_t> used;     // per column: 0 is not sent at all
   std::vector<uint8_t> flags;    // per column: added to the column's own
+  std::vector<PartialSlot> partials;
 
   // Sizes everything for `layout`. Allocates.
   void Shape(const FrameLayout& layout);
@@ -100,6 +119,8 @@ class ColumnWriter {
   void SetRotated(uint32_t head) noexcept {
     if (column_ != nullptr) slot_->rotated[column_->head_at + head] = 1;
   }
+  // The n single steps of a partial column's head.
+  void SetPartial(uint32_t head, const double* values, uint32_t n) noexcept;
   void AddFlags(uint32_t flags) noexcept {
     if (column_ != nullptr) slot_->flags[index_] |= static_cast<uint8_t>(flags);
   }

@@ -12,6 +12,21 @@
 
 namespace foreshock::sdk {
 
+// The part of a parameter that this rank keeps and its optimizer changes: the elements [begin, end) of the
+// whole one, counted from ProjectionSpec::data in the whole one's storage, one after the other in `data`.
+struct ShardSpec {
+  const void* data = nullptr;  // may be null where the part is empty
+  kernels::DType dtype = kernels::DType::kFp32;
+  int64_t begin = 0, end = 0;
+  uint32_t index = 0, count = 1;  // which part of how many
+};
+
+// What a shard holds of one head: a rectangle of W, possibly empty.
+struct HeadPart {
+  kernels::WeightView view;
+  int64_t first_row = 0, first_col = 0;
+};
+
 // W_Q or W_K of the heads that this process holds. The memory is the trainer's.
 struct ProjectionSpec {
   const void* data = nullptr;
@@ -21,8 +36,9 @@ struct ProjectionSpec {
   std::vector<int64_t> head_offsets;  // in elements, one per local head
   double weight_decay = 0;            // lambda of decoupled decay
   int device = -1;                    // the CUDA device whose memory it is; -1: host memory
+  std::optional<ShardSpec> shard;     // set: `data` is whole only while the trainer says so, and may be null
 
-  bool low_resolution() const { return kernels::SizeOf(dtype) == 2; }
+  bool low_resolution() const { return kernels::SizeOf(shard ? shard->dtype : dtype) == 2; }
 };
 
 // Head ranges are global indices. All counts are at least 1 once Check has passed.
@@ -52,7 +68,14 @@ struct LayerSpec {
   uint32_t KvHeadOf(uint32_t query_head) const { return query_head / (query_heads / kv_heads); }
 
   // The view of one local head.
-  kernels::WeightView View(const ProjectionSpec& projection, uint32_t local_head) const;
+  kernels::WeightView View(const ProjectionSpec& projection, uint32_t local_head) const {
+    return View(projection, local_head, projection.data);
+  }
+  // The same with the parameter at another place.
+  kernels::WeightView View(const ProjectionSpec& projection, uint32_t local_head,
+                           const void* data) const noexcept;
+  // What the projection's shard holds of one local head. Checked specs only.
+  HeadPart Part(const ProjectionSpec& projection, uint32_t local_head) const noexcept;
 
   // kInvalidArgument naming field, value and limit.
   Status Check() const;

@@ -6,6 +6,11 @@
 //   ready EndStep(...)                     weights are W_{t+1}: closes c_i(t), or leaves it out when skipped
 //   Report(slot)                     writes the window's sums and begins the next window
 //
+// A sharded layer (FSDP2) is whole only during the forward pass: then Unsharded takes its spectra, and every
+// rank derives the same pairs. r_i is read from the rank's own shard, and Report writes each step's partial
+// c_i with a hash of the pairs instead of sums, because signs mean something only after the server has added
+// all shards.
+//
 // Pairs taken at t come into use after step t: so one window is measured along one pair from end to end, and
 // the frame of t closes the window that began at the last frame with spectra.
 //
@@ -32,12 +37,15 @@ namespace foreshock::sdk {
 // Heads of one side (W_Q or W_K) of one layer whose weights this replica measures.
 class ProjectionTracker {
  public:
-  // heads: local indices. `d_model` and `d_head` of the layer.
-  ProjectionTracker(std::vector<uint32_t> heads, int64_t d_model, int64_t d_head);
+  // heads: local indices. `d_model` and `d_head` of the layer. `partial_room`: single steps of a shard's
+  // window that are kept; 0: not sharded.
+  ProjectionTracker(std::vector<uint32_t> heads, int64_t d_model, int64_t d_head, uint32_t partial_room = 0);
 
   size_t count() const { return heads_.size(); }
   const std::vector<uint32_t>& heads() const { return heads_; }
   void SetViews(const LayerSpec& spec, const ProjectionSpec& projection);
+  // The whole parameter of a shard is at `data` for a while.
+  void PointAt(const LayerSpec& spec, const void* data) noexcept;
   const kernels::WeightView* views() const { return views_.data(); }
 
   // Where ProbeWeights puts the new pairs.
@@ -52,23 +60,43 @@ class ProjectionTracker {
   // Makes r_i of the present weights the start of the next difference, unless it is already.
   void OpenStep() noexcept;
   // The optimizer ran (counted: OpenStep was called) or did not; new pairs come into use.
-  void CloseStep(bool counted, bool skipped, double decay) noexcept;
+  void CloseStep(int64_t step, bool counted, bool skipped, double decay) noexcept;
   void Invalidate() noexcept;
 
   // The window's sums of measured head i, then zeroes them.
   kernels::UpdateSums Take(size_t i) noexcept;
+  // The same, and keeps them.
+  kernels::UpdateSums Peek(size_t i) const noexcept;
+
+  // A shard's window: its single steps, oldest first; of head i the c of pair p at these steps, and the hash
+  // of the pairs that they were taken along. Fewer than it counted (0) when they did not fit.
+  uint32_t partial_count() const { return partial_lost_ ? 0 : partial_count_; }
+  int64_t partial_step(uint32_t k) const { return partial_steps_[k]; }
+  const double* partial(size_t i, int p) const {
+    return partial_c_.data() + (i * kernels::kPairs + static_cast<size_t>(p)) * partial_room_;
+  }
+  uint64_t partial_hash(size_t i) const { return window_hash_[i]; }
+  void EndPartialWindow() noexcept { partial_count_ = 0, partial_lost_ = false; }
 
  private:
   void Project(double* r) noexcept;
   void AdoptNext() noexcept;
+  void KeepPartial(int64_t step) noexcept;
 
   std::vector<uint32_t> heads_;
   int64_t d_model_, d_head_;
+  const ProjectionSpec* projection_ = nullptr;  // of a shard
   std::vector<kernels::WeightView> views_;
   std::vector<float> u_, v_, next_u_, next_v_;
   std::vector<double> r_, r_next_;
   std::vector<kernels::UpdateAccumulator> accumulators_;
   std::vector<kernels::UpdateSums> window_;
+  std::vector<HeadPart> parts_;  // of a shard, one a head; empty: not sharded
+  uint32_t partial_room_ = 0, partial_count_ = 0;
+  bool partial_lost_ = false;
+  std::vector<double> partial_c_;
+  std::vector<int64_t> partial_steps_;
+  std::vector<uint64_t> hash_, window_hash_;  // of the pairs in use; of those of the present window
   bool has_pairs_ = false;
   bool next_waiting_ = false;
   bool open_ = false;  // r_ is that of the present weights along the present pairs
@@ -87,7 +115,12 @@ class WeightTracker {
   // The layer's memory moved: views are built anew.
   void SetViews(size_t layer_index, const LayerSpec& spec);
 
-  void BeginStep(bool spectra, bool track, FrameSlot* slot) noexcept;
+  void BeginStep(int64_t step, bool spectra, bool track, FrameSlot* slot) noexcept;
+  // A sharded layer whose spectra are due and have not been taken in this step.
+  bool WantsUnsharded(size_t layer_index) const noexcept;
+  // Its whole parameters are at wq and wk now (where ProjectionSpec::data would point).
+  void Unsharded(size_t layer_index, const LayerSpec& spec, const void* wq, const void* wk,
+                 FrameSlot* slot) noexcept;
   // learning_rate 0 where it is not known.
   void EndStep(bool skipped, double learning_rate) noexcept;
   void Report(FrameSlot* slot) noexcept;
@@ -124,6 +157,7 @@ class WeightTracker {
   std::vector<std::unique_ptr<DeviceWeights>> devices_;
   std::vector<TrackerFailure> failures_;
   std::vector<unsigned char> workspace_;
+  int64_t step_ = 0;
   bool tracking_ = false;
 };
 

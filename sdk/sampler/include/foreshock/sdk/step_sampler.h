@@ -103,6 +103,11 @@ class StepSampler {
   void Begin(int64_t step) noexcept;
   bool WantsForward(size_t layer) const noexcept { return in_step_ && attention_.WantsForward(layer); }
   bool WantsBackward(size_t layer) const noexcept { return in_step_ && attention_.WantsBackward(layer); }
+  // A sharded layer whose whole parameters are wanted in this step's forward pass.
+  bool WantsUnsharded(size_t layer) const noexcept { return in_step_ && weights_.WantsUnsharded(layer); }
+  void Unsharded(size_t layer, const LayerSpec& spec, const void* wq, const void* wk) noexcept {
+    if (in_step_) weights_.Unsharded(layer, spec, wq, wk, &frame_);
+  }
   Status Forward(size_t layer, const AttentionCall& call);
   Status Backward(size_t layer, const AttentionCall& call);
   // A call on a stream that is being captured; in a step or not. See AttentionWatch.

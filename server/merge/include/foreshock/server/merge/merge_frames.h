@@ -15,7 +15,8 @@
 // ranks, and then become what an unsharded process would have sent: update_projection (sum c_i, weight n),
 // update_sign_mean (sum of signs, n; missing when every c_i is 0) and update_drift_ratio (sum c_i, sum
 // |c_i|). The window of a head is missing when its ranks' direction hashes differ, when their steps differ,
-// or when not all ranks are there: a sum without a shard would be a wrong number.
+// or when a shard is not there: a sum without it would be a wrong number. Series::shard and shards say which
+// parts there are (of replica groups one counts); where they do not, every rank must have come.
 #pragma once
 
 #include <cstdint>
