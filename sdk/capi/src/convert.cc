@@ -56,7 +56,8 @@ ProjectionSpec ToProjection(const fs_weights& weights, uint32_t heads) {
   spec.row_stride = weights.row_stride;
   spec.col_stride = weights.col_stride;
   spec.weight_decay = weights.weight_decay;
-  spec.device = weights.device >= 0 ? weights.device : cuda::DeviceOf(weights.data);
+  const void* memory = weights.sharded != 0 ? weights.shard_data : weights.data;
+  spec.device = weights.device >= 0 ? weights.device : cuda::DeviceOf(memory);
   for (uint32_t h = 0; h < heads; ++h) {
     spec.head_offsets.push_back(weights.head_offsets != nullptr ? weights.head_offsets[h]
                                                                 : h * weights.head_stride);

@@ -115,6 +115,9 @@ void fs_run::DropUnmeasurable(sdk::LayerSpec* spec) {
     reason = "head_dim " + std::to_string(spec->head_dim) + ", on a GPU at most " +
              std::to_string(foreshock::cuda::kMaxHeadDimOnDevice);
   }
+  if (reason.empty() && ((spec->wq && spec->wq->shard) || (spec->wk && spec->wk->shard))) {
+    reason = "sharded parameters are measured in host memory alone";
+  }
   if (reason.empty()) return;
   unmonitored_.push_back({"layer " + std::to_string(spec->layer) + " weights", reason});
   spec->wq.reset();

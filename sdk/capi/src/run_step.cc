@@ -119,6 +119,10 @@ fs_status fs_run::Unsharded(uint32_t layer, const void* wq, const void* wk) {
     return Fail(FS_ERR_ARGUMENT, "fs_layer_unsharded: layer %u: %s: null, must point to the whole parameter",
                 layer, wq == nullptr && spec.wq ? "wq" : "wk");
   }
+  if (foreshock::cuda::DeviceOf(wq) >= 0 || foreshock::cuda::DeviceOf(wk) >= 0) {
+    return Fail(FS_ERR_ARGUMENT,
+                "fs_layer_unsharded: layer %u: memory of a GPU, must be host memory as shard_data is", layer);
+  }
   sampler_->Unsharded(static_cast<size_t>(index), spec, wq, wk);
   return FS_OK;
 }

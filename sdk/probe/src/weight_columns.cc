@@ -50,7 +50,11 @@ void WriteUpdates(const FrameLayout& layout, FrameSlot* slot, int32_t layer, con
 
 void WritePartials(const FrameLayout& layout, FrameSlot* slot, int32_t layer, const SideSignals& side,
                    ProjectionTracker& tracker) noexcept {
-  const uint32_t n = tracker.partial_count();
+  uint32_t n = tracker.partial_count();
+  // A trainer that went back in steps without saying so: the window means nothing.
+  for (uint32_t k = 0; k < n; ++k) {
+    if (tracker.partial_step(k) > slot->step) n = 0;
+  }
   for (int p = 0; p < kPairs; ++p) {
     const uint16_t signal = Next(side.projection1, p);
     const int32_t at = layout.Find(layer, signal);

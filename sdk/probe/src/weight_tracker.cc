@@ -1,7 +1,6 @@
 #include "foreshock/sdk/weight_tracker.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "device_weights.h"
 #include "weight_columns.h"
