@@ -173,6 +173,19 @@ std::optional<Kind> KindByName(const std::string& name, int last) {
   return std::nullopt;
 }
 
+// Written as text: JSON readers keep 53 bits of a number. 0 when it is not told.
+Result<uint64_t> Incarnation(const json& line) {
+  const auto it = line.find("incarnation");
+  if (it == line.end()) return 0;
+  const std::string text = it->is_string() ? it->get<std::string>() : it->dump();
+  const char* end = text.data() + text.size();
+  uint64_t number = 0;
+  const auto [at, error] = std::from_chars(text.data(), end, number);
+  if (it->is_string() && error == std::errc() && at == end) return number;
+  return Bad("incarnation: " + it->dump().substr(0, 40) +
+             ", expected decimal text, \"0\" to \"18446744073709551615\"");
+}
+
 }  // namespace
 
 bool IsHeader(const json& line) {
@@ -189,9 +202,7 @@ Result<Shape> ParseHeader(const json& line) {
                std::to_string(wire::kMaxNameBytes));
   }
   hello.attempt = TextOr(line, "attempt");
-  // Written as text: JSON readers keep 53 bits of a number.
-  const std::string incarnation = TextOr(line, "incarnation");
-  std::from_chars(incarnation.data(), incarnation.data() + incarnation.size(), hello.incarnation);
+  FS_ASSIGN_OR_RETURN(hello.incarnation, Incarnation(line));
   FS_ASSIGN_OR_RETURN(const uint32_t format, WholeOr(line, "format", 1000, 1));
   if (format > 2) return Bad("format: " + std::to_string(format) + ", this reader knows 1 and 2");
   shape.null_is_nan = format < 2;

@@ -147,6 +147,17 @@ TEST(TextRecording, WrongBeginningsAreRefused) {
   EXPECT_EQ(ReadAll("{\"run\":\"\",\"layers\":1,\"heads\":2}\n").status.code(), Code::kDataLoss);
 }
 
+TEST(TextRecording, AnIncarnationIsDecimalTextOrAnError) {
+  const auto read = [](const std::string& incarnation) {
+    return ReadAll("{\"run\":\"r\",\"layers\":1,\"heads\":1,\"incarnation\":" + incarnation + "}\n");
+  };
+  EXPECT_EQ(std::get<wire::Hello>(read("\"18446744073709551615\"").items.at(0)).incarnation, UINT64_MAX);
+  for (const char* wrong : {"\"18446744073709551616\"", "\"12x\"", "\"\"", "\"-1\"", "7", "null"}) {
+    const std::string message = "line 1: incarnation: " + std::string(wrong) + ", expected decimal text";
+    EXPECT_EQ(read(wrong).status.message().rfind(message, 0), 0u) << read(wrong).status.message();
+  }
+}
+
 TEST(TextRecording, DeepNestingDoesNotCrash) {
   const Read read = ReadAll(std::string(kHeader) + std::string(200000, '[') + "\n{\"step\":1}\n");
   EXPECT_EQ(read.status.code(), Code::kDataLoss);
