@@ -171,7 +171,9 @@ TEST_F(ShardTest, WithoutItsWholeParametersNothingIsMadeUp) {
   const Recording recording = ReadRecording(dir_ / "run.fsk");
   EXPECT_EQ(recording.Step(10)->Find(kWqSigma1, 0), nullptr);
   const wire::Series* projection = recording.Step(10)->Find(kUpdateProjection1, 0);
-  if (projection != nullptr) EXPECT_THAT(projection->present, Each(0));
+  if (projection != nullptr) {
+    EXPECT_THAT(projection->present, Each(0));
+  }
 }
 
 TEST_F(ShardTest, PartsThatCannotBeAreRefused) {

@@ -13,7 +13,7 @@ Status Book::Load() {
       LogWarning("server/alert", "an alert in the store is not readable and is left out",
                  {{"alert", entry.key}, {"error", record.status()}});
     } else if (record->alert.state == AlertState::kFiring) {
-      firing_[record->alert.id] = *std::move(record);
+      firing_[record->alert.id] = std::move(*record);
     }
   }
   return OkStatus();
@@ -107,7 +107,7 @@ Result<std::vector<AlertRecord>> Book::Read(const std::optional<std::string>& ru
   }
   for (const store::MetaEntry& entry : entries) {
     auto record = RecordFrom(entry);
-    if (record.ok()) by_id[record->alert.id] = *std::move(record);
+    if (record.ok()) by_id[record->alert.id] = std::move(*record);
   }
   for (const auto& [id, record] : firing_) {
     if (!run || record.alert.run == *run) by_id[id] = record;

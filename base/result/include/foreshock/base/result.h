@@ -91,7 +91,7 @@ class [[nodiscard]] Result {
 
   T& value() & { return *value_; }
   const T& value() const& { return *value_; }
-  // By value, so that `for (x : Make().value())` and `auto&& x = Make().value()` keep it alive.
+  // By value: `for (x : Make().value())` is safe; `map[r->id] = *std::move(r)` is not, it empties r first.
   T value() && { return *std::move(value_); }
   T& operator*() & { return *value_; }
   const T& operator*() const& { return *value_; }
