@@ -33,7 +33,7 @@ if(FORESHOCK_SDK_ONLY)
 endif()
 
 # ---- programs
-install(TARGETS foreshockd RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT server)
+install(TARGETS foreshockd foreshock-store RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT server)
 install(TARGETS foreshock-agent RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT agent)
 install(TARGETS foreshock RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cli)
 install(PROGRAMS ${_deploy}/prometheus/foreshock-agent-textfile DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT agent)

@@ -16,6 +16,14 @@ int Fail(const foreshock::Status& status) {
   return 2;
 }
 
+constexpr char kHelp[] =
+    "Looks through the data folder of a server that does not run.\n"
+    "Usage: foreshock-store check FOLDER | dump FOLDER\n\n"
+    "Commands:\n"
+    "  check    what is there and what is wrong; exit status 0: clean, 1: faults\n"
+    "  dump     one line an entry\n\n"
+    "Exit status 2: wrong usage, or a folder that cannot be read or is in use.\n";
+
 unsigned long long Count(uint64_t n) { return n; }
 
 int Check(const std::string& folder) {
@@ -37,13 +45,17 @@ int Check(const std::string& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string verb = argc == 3 ? argv[1] : "";
+  const std::string word = argc > 1 ? argv[1] : "", verb = argc == 3 ? word : "";
+  if (argc == 2 && (word == "--help" || word == "-h")) {
+    std::fputs(kHelp, stdout);
+    return 0;
+  }
   if (verb == "check") return Check(argv[2]);
   if (verb == "dump") {
     const auto status = foreshock::store::DumpStore({.folder = argv[2]},
                                                     [](const std::string& line) { std::puts(line.c_str()); });
     return status.ok() ? 0 : Fail(status);
   }
-  std::fprintf(stderr, "usage: foreshock-store check FOLDER | dump FOLDER\n");
+  std::fputs(kHelp, stderr);
   return 2;
 }
