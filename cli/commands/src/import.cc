@@ -28,6 +28,7 @@ class Import final : public Command {
           sink.Option("--map", &options_.map,
                       "COLUMN=SIGNAL or COLUMN=SIGNAL[LAYER,HEAD], `COLUMN=` leaves it out; may be repeated");
           sink.Option("--head-dim", &head_dim_, "of the model, when the log has values of heads");
+          sink.Flag("--json", &options_.json, "say what was taken as one JSON object");
         }};
   }
 

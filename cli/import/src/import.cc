@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "foreshock/base/file.h"
+#include "foreshock/json/writer.h"
 #include "foreshock/wire/record.h"
 #include "recording_builder.h"
 
@@ -101,6 +102,30 @@ std::string ToRecording(const Imported& imported, std::string_view path) {
   return out;
 }
 
+namespace {
+
+void PrintTaken(const std::string& to, const Imported& imported, std::ostream& out) {
+  out << to << ": " << imported.frames << " frames\n  taken: " << Joined(imported.columns_used) << '\n';
+  if (!imported.columns_left_out.empty()) out << "  left out: " << Joined(imported.columns_left_out) << '\n';
+}
+
+void PrintTakenAsJson(const std::string& to, const Imported& imported, std::ostream& out) {
+  json::Writer writer;
+  const auto texts = [&](std::string_view key, const std::vector<std::string>& list) {
+    writer.Key(key).BeginArray();
+    for (const std::string& text : list) writer.String(text);
+    writer.EndArray();
+  };
+  writer.BeginObject().Key("recording").String(to).Key("frames").Int(imported.frames);
+  texts("taken", imported.columns_used);
+  texts("left_out", imported.columns_left_out);
+  texts("warnings", imported.warnings);
+  writer.EndObject();
+  out << writer.Take() << '\n';
+}
+
+}  // namespace
+
 int RunImport(const std::string& from, const std::string& to, const ImportOptions& options, std::ostream& out,
               std::ostream& err) {
   const auto fail = [&](const std::string& file, const Status& status) {
@@ -111,12 +136,14 @@ int RunImport(const std::string& from, const std::string& to, const ImportOption
   if (!bytes.ok()) return fail(from, bytes.status());
   const auto imported = ReadLog(*bytes, from, options);
   if (!imported.ok()) return fail(from, imported.status());
-  for (const std::string& warning : imported->warnings) err << from << ": " << warning << '\n';
   const Status written = WriteFileAtomically(PosixFileSystem(), to, ToRecording(*imported, to));
   if (!written.ok()) return fail(to, written);
-  out << to << ": " << imported->frames << " frames\n  taken: " << Joined(imported->columns_used) << '\n';
-  if (!imported->columns_left_out.empty())
-    out << "  left out: " << Joined(imported->columns_left_out) << '\n';
+  if (options.json) {
+    PrintTakenAsJson(to, *imported, out);
+    return kOk;
+  }
+  for (const std::string& warning : imported->warnings) err << from << ": " << warning << '\n';
+  PrintTaken(to, *imported, out);
   return kOk;
 }
 

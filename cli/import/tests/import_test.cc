@@ -205,5 +205,18 @@ TEST(ImportCommand, BadLogsWriteNothing) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(ImportCommand, TellsWhatWasTakenAsJson) {
+  const std::string folder = testing::TempDir() + "foreshock_import_json";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/log.csv") << "step,loss,banana\n0,5.5,1\n";
+  ImportOptions options;
+  options.json = true;
+  std::ostringstream out, err;
+  ASSERT_EQ(RunImport(folder + "/log.csv", folder + "/out.fsk", options, out, err), 0) << err.str();
+  EXPECT_NE(out.str().find("\"frames\":1,\"taken\":[\"loss"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("\"left_out\":[\"banana\"]"), std::string::npos) << out.str();
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace foreshock::cli

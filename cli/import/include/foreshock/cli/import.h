@@ -23,6 +23,7 @@ struct ImportOptions {
   std::vector<std::string> map =
       {};                 // "COLUMN=SIGNAL": beside the names that are known; "COLUMN=" leaves it out
   uint32_t head_dim = 0;  // of the model, when the log has values of heads; 0: unknown
+  bool json = false;      // what was taken is told as one JSON object
 };
 
 // What a log held.
@@ -42,7 +43,8 @@ Result<Imported> ReadLog(std::string_view bytes, const std::string& file_name, c
 // As a recording: JSON lines when `path` ends in .jsonl, else framed.
 std::string ToRecording(const Imported& imported, std::string_view path);
 
-// Reads `from`, writes `to` (whole or not at all), tells on `out` what was taken; warnings on `err`. Exit
+// Reads `from`, writes `to` (whole or not at all), tells on `out` what was taken; warnings on `err`
+// (with options.json in the object). Exit
 // status: 0; 2 when the log cannot be read or holds nothing, or the recording cannot be written.
 int RunImport(const std::string& from, const std::string& to, const ImportOptions& options, std::ostream& out,
               std::ostream& err);
