@@ -70,6 +70,13 @@ class Weights(C.Structure):
         ("head_offsets", C.POINTER(C.c_int64)),
         ("weight_decay", C.c_double),
         ("device", C.c_int32),
+        ("sharded", C.c_int32),
+        ("shard_dtype", C.c_int),
+        ("shard_data", C.c_void_p),
+        ("shard_begin", C.c_int64),
+        ("shard_end", C.c_int64),
+        ("shard", C.c_uint32),
+        ("shards", C.c_uint32),
     ]
 
 
