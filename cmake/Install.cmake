@@ -25,7 +25,7 @@ install(FILES ${PROJECT_BINARY_DIR}/package/foreshock.pc DESTINATION ${CMAKE_INS
 if(FORESHOCK_TESTS AND NOT FORESHOCK_SANITIZE)
   # A user's project, outside of this one, finds what is installed.
   add_test(NAME consumer COMMAND ${CMAKE_COMMAND} -DBUILD=${PROJECT_BINARY_DIR} -DSOURCE=${PROJECT_SOURCE_DIR}/tests/consumer
-    -P ${PROJECT_SOURCE_DIR}/tests/consumer/run.cmake)
+    -DGENERATOR=${CMAKE_GENERATOR} -DMAKE_PROGRAM=${CMAKE_MAKE_PROGRAM} -P ${PROJECT_SOURCE_DIR}/tests/consumer/run.cmake)
   set_tests_properties(consumer PROPERTIES LABELS integration TIMEOUT 600)
 endif()
 if(FORESHOCK_SDK_ONLY)

@@ -1,4 +1,4 @@
-# cmake -DBUILD=... -DSOURCE=... -P run.cmake: installs the library and its headers into a folder, moves that, builds a user's
+# cmake -DBUILD=... -DSOURCE=... -DGENERATOR=... -DMAKE_PROGRAM=... -P run.cmake: installs the library and its headers into a folder, moves that, builds a user's
 # project against it by find_package and by pkg-config, and runs what came out.
 set(work ${BUILD}/consumer)
 set(prefix ${work}/moved)
@@ -27,7 +27,8 @@ foreach(component IN ITEMS lib dev)
   run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${work}/installed --component ${component})
 endforeach()
 file(RENAME ${work}/installed ${prefix})
-run(${CMAKE_COMMAND} -S ${SOURCE} -B ${work}/build -DCMAKE_PREFIX_PATH=${prefix} -DEXAMPLES=${SOURCE}/../../examples)
+run(${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -S ${SOURCE} -B ${work}/build
+  -DCMAKE_PREFIX_PATH=${prefix} -DEXAMPLES=${SOURCE}/../../examples)
 run(${CMAKE_COMMAND} --build ${work}/build)
 file(GLOB_RECURSE libraries ${prefix}/libforeshock.so)
 get_filename_component(library_path "${libraries}" DIRECTORY)
