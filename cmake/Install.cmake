@@ -58,7 +58,7 @@ install(FILES ${_deploy}/prometheus/recording.rules.yml ${_deploy}/prometheus/al
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
   set(_from_help ${PROJECT_SOURCE_DIR}/cmake/from_help.py)
-  foreach(pair IN ITEMS foreshockd:server foreshock-agent:agent foreshock:cli)
+  foreach(pair IN ITEMS foreshockd:server foreshock-store:server foreshock-agent:agent foreshock:cli)
     string(REPLACE ":" ";" pair ${pair})
     list(GET pair 0 program)
     list(GET pair 1 part)

@@ -19,7 +19,7 @@ int Fail(const foreshock::Status& status) {
 constexpr char kHelp[] =
     "Looks through the data folder of a server that does not run.\n"
     "Usage: foreshock-store check FOLDER | dump FOLDER\n\n"
-    "Commands:\n"
+    "Verbs:\n"
     "  check    what is there and what is wrong; exit status 0: clean, 1: faults\n"
     "  dump     one line an entry\n\n"
     "Exit status 2: wrong usage, or a folder that cannot be read or is in use.\n";
