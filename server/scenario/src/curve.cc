@@ -9,8 +9,6 @@
 namespace foreshock::scenario {
 namespace {
 
-constexpr int64_t kMostSamples = 1'000'000;
-
 std::optional<double> Number(std::string_view text) {
   if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
   if (text == "Inf") return std::numeric_limits<double>::infinity();

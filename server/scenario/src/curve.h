@@ -17,6 +17,8 @@
 
 namespace foreshock::scenario {
 
+inline constexpr int64_t kMostSamples = 1'000'000;  // of a series, and of a scenario
+
 class Curve {
  public:
   // kInvalidArgument naming the item that cannot be read.

@@ -17,7 +17,6 @@ using detect::StepEvent;
 using rules::RuleError;
 
 constexpr size_t kMaxBytes = 4 << 20;
-constexpr int64_t kMostSamples = 1'000'000;
 constexpr int64_t kMostValues = 20'000'000;  // of all heads and samples of one scenario
 
 Place PlaceOf(const YAML::Node& node) {
