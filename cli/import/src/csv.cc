@@ -6,10 +6,6 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-Status At(size_t line, const std::string& what) {
-  return Status(Code::kInvalidArgument, "line " + std::to_string(line) + ": " + what);
-}
-
 class Reader {
  public:
   Reader(std::string_view text, char separator) : text_(text), separator_(separator) {}

@@ -34,10 +34,6 @@ size_t LineOf(std::string_view text, size_t byte) {
                  text.begin(), text.begin() + static_cast<ptrdiff_t>(std::min(byte, text.size())), '\n'));
 }
 
-Status At(size_t line, const std::string& what) {
-  return Status(Code::kInvalidArgument, "line " + std::to_string(line) + ": " + what);
-}
-
 }  // namespace
 
 std::string QuoteBareNumbers(std::string_view text) {

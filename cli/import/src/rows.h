@@ -22,6 +22,11 @@ struct Row {
   uint64_t time_unix_ns = 0;  // 0: not told
 };
 
+// What is wrong on a line of the log.
+inline Status At(size_t line, const std::string& what) {
+  return Status(Code::kInvalidArgument, "line " + std::to_string(line) + ": " + what);
+}
+
 using OnRow = std::function<Status(Row)>;
 
 // The readers. Each stops at the first error, its own or that of `each`; damage is kInvalidArgument with its

@@ -1,15 +1,13 @@
 #include <ostream>
 
-#include "errors_json.h"
 #include "foreshock/base/file.h"
 #include "foreshock/cli/rules.h"
 #include "foreshock/json/writer.h"
 #include "foreshock/server/rules/rules_file.h"
+#include "outcome.h"
 
 namespace foreshock::cli {
 namespace {
-
-constexpr int kOk = 0, kBadInput = 2;
 
 void PrintJson(const std::string& file, const rules::ParsedRules& parsed, std::ostream& out) {
   json::Writer writer;
@@ -24,7 +22,7 @@ void PrintJson(const std::string& file, const rules::ParsedRules& parsed, std::o
 }  // namespace
 
 int RunRulesCheck(const std::vector<std::string>& files, bool json, std::ostream& out, std::ostream& err) {
-  int exit = kOk;
+  int exit = kPassed;
   for (const std::string& file : files) {
     const auto text = ReadWholeFile(PosixFileSystem(), file, uint64_t{1} << 26);
     if (!text.ok()) {

@@ -1,13 +1,11 @@
 #include <ostream>
 
-#include "errors_json.h"
 #include "foreshock/cli/rules.h"
 #include "foreshock/server/scenario/scenario.h"
+#include "outcome.h"
 
 namespace foreshock::cli {
 namespace {
-
-constexpr int kPassed = 0, kFailed = 1, kBadInput = 2;
 
 void PrintEvents(const scenario::Outcome& outcome, std::ostream& out) {
   for (const alert::AlertEvent& event : outcome.events) {

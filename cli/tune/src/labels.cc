@@ -6,7 +6,6 @@
 namespace foreshock::cli {
 namespace {
 
-using nlohmann::json;
 using Label = Truth::Label;
 
 constexpr std::pair<std::string_view, Label> kLabels[] = {
@@ -17,7 +16,8 @@ Status Bad(const std::string& run, const std::string& what) {
   return Status(Code::kInvalidArgument, "run " + run + ": " + what);
 }
 
-Result<std::optional<int64_t>> StepIn(const json& entry, const char* field, const std::string& run) {
+Result<std::optional<int64_t>> StepIn(const nlohmann::json& entry, const char* field,
+                                      const std::string& run) {
   const auto it = entry.find(field);
   if (it == entry.end() || it->is_null()) return std::optional<int64_t>();
   if (!it->is_number_integer() || it->get<int64_t>() < 0)
@@ -25,7 +25,7 @@ Result<std::optional<int64_t>> StepIn(const json& entry, const char* field, cons
   return std::optional(it->get<int64_t>());
 }
 
-Result<Truth> ParseTruth(const std::string& run, const json& entry) {
+Result<Truth> ParseTruth(const std::string& run, const nlohmann::json& entry) {
   if (!entry.is_object() || !entry.contains("label") || !entry["label"].is_string()) {
     return Bad(run, "label: missing");
   }
@@ -57,10 +57,10 @@ Result<Truth> ParseTruth(const std::string& run, const json& entry) {
 }  // namespace
 
 Result<std::map<std::string, Truth>> ParseLabels(std::string_view text) {
-  json parsed;
+  nlohmann::json parsed;
   try {
-    parsed = json::parse(text);
-  } catch (const json::parse_error& error) {
+    parsed = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
     const auto end = text.begin() + static_cast<ptrdiff_t>(std::min(error.byte, text.size()));
     return Status(Code::kInvalidArgument,
                   "line " + std::to_string(1 + std::count(text.begin(), end, '\n')) + ": not valid JSON");

@@ -13,7 +13,6 @@ namespace foreshock::store {
 namespace {
 
 constexpr size_t kMaxFaults = 100;
-constexpr size_t kSealBytes = 4;
 
 std::string Where(const SourceId& source, int64_t step) {
   return "run " + std::to_string(source.run) + " attempt " + std::to_string(source.attempt) + " rank " +

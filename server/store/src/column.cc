@@ -10,8 +10,8 @@
 namespace foreshock::store {
 namespace {
 
-constexpr uint8_t kVersion = 1;
-constexpr size_t kMaxRows = 1 << 20;
+constexpr uint8_t kColumnVersion = 1;
+constexpr size_t kMaxRowsOfColumn = 1 << 20;
 constexpr size_t kMaxHeadsOfShape = 65'536;
 enum Parts : uint8_t { kMoments = 1, kHashes = 2, kPresent = 4, kRotated = 8, kOffsets = 16 };
 
@@ -151,7 +151,7 @@ std::string Column::Encode(uint32_t variants) const {
   const int parts = (shape_.moments ? kMoments : 0) | (shape_.hashes ? kHashes : 0) |
                     (present_.given.empty() ? 0 : kPresent) | (rotated_.given.empty() ? 0 : kRotated) |
                     (offsets_.empty() ? 0 : kOffsets);
-  w.U8(kVersion);
+  w.U8(kColumnVersion);
   w.U8(static_cast<uint8_t>(parts));
   w.Varint(variants);
   w.Varint(rows());
@@ -192,11 +192,11 @@ Result<Column> Column::Decode(uint16_t signal, std::optional<uint32_t> layer, st
                   "chunk of signal " + std::to_string(signal) + ": " + what + " malformed or torn");
   };
   ByteReader r(bytes);
-  if (r.U8() != kVersion) return malformed("version");
+  if (r.U8() != kColumnVersion) return malformed("version");
   const uint8_t parts = r.U8();
   Column c;
   c.variants_ = static_cast<uint32_t>(r.Size(256));
-  const size_t rows = r.Size(kMaxRows);
+  const size_t rows = r.Size(kMaxRowsOfColumn);
   c.group_rows_ = r.Ints(rows);
   c.steps_ = r.Ints(rows);
   const std::vector<int64_t> heads = r.Ints(r.Size(kMaxHeadsOfShape));

@@ -8,7 +8,7 @@ namespace foreshock::store {
 namespace {
 
 // Frames of one incarnation by seq -> the last whole one, or the last parts.
-wire::Frame Newest(std::vector<wire::Frame> frames) {
+wire::Frame NewestOf(std::vector<wire::Frame> frames) {
   // The parts of one frame have rising seqs without a hole, so seq - part tells them from those of the same
   // step sent before.
   const auto first_seq = [](const wire::Frame& frame) { return frame.seq - frame.part; };
@@ -41,7 +41,7 @@ Result<std::vector<StoredFrame>> FrameGroup::Take(bool every_incarnation) {
     frames.push_back(std::move(frame).value());
     const SourceId source = records_[i].key.source;
     if (i + 1 == records_.size() || records_[i + 1].key.source.incarnation != source.incarnation) {
-      out.push_back({source.rank, source.incarnation, Newest(std::move(frames))});
+      out.push_back({source.rank, source.incarnation, NewestOf(std::move(frames))});
       frames.clear();
     }
   }

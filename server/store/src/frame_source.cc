@@ -48,8 +48,6 @@ uint32_t SealOf(std::string_view kept_value) {
   return seal;
 }
 
-constexpr size_t kSealBytes = 4;
-
 }  // namespace
 
 Result<std::vector<Span>> FrameSource::Spans(int64_t from, int64_t to) const {

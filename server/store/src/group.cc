@@ -5,8 +5,8 @@
 namespace foreshock::store {
 namespace {
 
-constexpr uint8_t kVersion = 1;
-constexpr size_t kMaxRows = 1 << 20;
+constexpr uint8_t kGroupVersion = 1;
+constexpr size_t kMaxRowsOfGroup = 1 << 20;
 constexpr size_t kMaxColumns = 1 << 20;
 constexpr size_t kMaxVariants = 255;  // of a signal and layer
 
@@ -26,7 +26,7 @@ wire::Frame GroupRows::Frame(size_t row) const {
 std::string GroupRows::Encode() const {
   std::string out;
   ByteWriter w(&out);
-  w.U8(kVersion);
+  w.U8(kGroupVersion);
   w.Varint(size());
   for (const auto* list : {&steps, &seqs, &times, &dropped, &window_from}) w.Ints(*list);
   PutBits(skipped, &out);
@@ -42,9 +42,9 @@ std::string GroupRows::Encode() const {
 Result<GroupRows> GroupRows::Decode(std::string_view bytes) {
   const Status malformed(Code::kDataLoss, "rows of a sealed group: malformed or torn");
   ByteReader r(bytes);
-  if (r.U8() != kVersion) return malformed;
+  if (r.U8() != kGroupVersion) return malformed;
   GroupRows rows;
-  const size_t count = r.Size(kMaxRows);
+  const size_t count = r.Size(kMaxRowsOfGroup);
   for (auto* list : {&rows.steps, &rows.seqs, &rows.times, &rows.dropped, &rows.window_from}) {
     *list = r.Ints(count);
   }
@@ -66,7 +66,7 @@ Result<GroupRows> GroupRows::Decode(std::string_view bytes) {
 }
 
 bool GroupBuilder::Add(const wire::Frame& frame) {
-  if (frame.parts > 1 || size() >= kMaxRows || (size() > 0 && frame.step <= last_step())) return false;
+  if (frame.parts > 1 || size() >= kMaxRowsOfGroup || (size() > 0 && frame.step <= last_step())) return false;
   for (const wire::Series& series : frame.series) {
     if (!IsSound(series)) return false;
   }

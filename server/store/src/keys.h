@@ -11,6 +11,8 @@
 
 namespace foreshock::store {
 
+inline constexpr size_t kSealBytes = 4;  // before the payload of a kept frame: its seal
+
 // First byte of a key.
 enum class Table : char {
   kFormat = '0',      // -> version of the format

@@ -8,7 +8,7 @@
 namespace foreshock::store {
 namespace {
 
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kLayoutVersion = 1;
 
 void SetLastSoFar(SealedGroups* groups, size_t from) {
   for (size_t i = from; i < groups->size(); ++i) {
@@ -31,7 +31,7 @@ void Insert(const SealedGroup& group, SealedGroups* groups) {
 std::string EncodeGroup(const SealedGroup& group) {
   std::string value;
   ByteWriter w(&value);
-  w.U8(kVersion);
+  w.U8(kLayoutVersion);
   w.Varint(ZigZag(group.last));
   w.Varint(group.rows);
   w.Varint(group.incarnation);
@@ -40,7 +40,7 @@ std::string EncodeGroup(const SealedGroup& group) {
 
 bool DecodeGroup(std::string_view value, SealedGroup* group) {
   ByteReader r(value);
-  if (r.U8() != kVersion) return false;
+  if (r.U8() != kLayoutVersion) return false;
   group->last = UnZigZag(r.Varint());
   group->rows = static_cast<uint32_t>(r.Size(UINT32_MAX));
   group->incarnation = static_cast<uint32_t>(r.Size(UINT32_MAX));

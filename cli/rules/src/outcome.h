@@ -1,4 +1,4 @@
-// Errors with their places as JSON. Private.
+// What the commands about rules share: exit statuses, errors with their places as JSON. Private.
 #pragma once
 
 #include <vector>
@@ -7,6 +7,8 @@
 #include "foreshock/server/rules/rules_file.h"
 
 namespace foreshock::cli {
+
+inline constexpr int kPassed = 0, kFailed = 1, kBadInput = 2;
 
 inline void PutErrors(const std::vector<rules::RuleError>& errors, json::Writer* writer) {
   writer->BeginArray();
