@@ -20,7 +20,10 @@
 namespace foreshock::store {
 namespace {
 
-rocksdb::Slice ToSlice(std::string_view text) { return {text.data(), text.size()}; }
+// An empty view may point nowhere, and RocksDB hands pointers to memcmp.
+rocksdb::Slice ToSlice(std::string_view text) {
+  return text.empty() ? rocksdb::Slice() : rocksdb::Slice(text.data(), text.size());
+}
 std::string_view ToView(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 
 Status FromRocks(const rocksdb::Status& status, std::string_view what) {
