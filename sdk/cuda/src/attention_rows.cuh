@@ -175,6 +175,18 @@ __device__ __forceinline__ void RaiseRef(float largest, float (&y)[2 * kScores],
   for (int e = 0; e < kScores; ++e) y[At(r, e)] = Float(Lower(Bits(y[At(r, e)]), by));
 }
 
+// The largest of this lane's scores of row r, by its bits as a signed integer: NaN and infinity are the
+// largest, and any y >= 0 is above every negative one.
+template <int kScores>
+__device__ __forceinline__ int Most(const float (&y)[2 * kScores], int r) {
+  int most = 0x80000000;
+#pragma unroll
+  for (int e = 0; e < kScores; e += 2) {
+    most = __vimax3_s32(most, static_cast<int>(Bits(y[At(r, e)])), static_cast<int>(Bits(y[At(r, e + 1)])));
+  }
+  return most;
+}
+
 // First refs, the quick way: of rows that have none and meet valid keys in this tile. False, and nothing
 // done, where one of the warp's rows is not ordinary (its largest score negative, huge, or not finite):
 // Settle then finds out. Converged warps only.
@@ -186,13 +198,7 @@ __device__ __forceinline__ bool ChooseRefs(float (&y)[2 * kScores], const bool (
   bool ordinary = true;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    // As signed integers NaN and infinity are the largest, and any y >= 0 is above every negative one.
-    most[r] = 0x80000000;
-#pragma unroll
-    for (int e = 0; e < kScores; e += 2) {
-      most[r] =
-          __vimax3_s32(most[r], static_cast<int>(Bits(y[At(r, e)])), static_cast<int>(Bits(y[At(r, e + 1)])));
-    }
+    most[r] = Most<kScores>(y, r);
     most[r] = max(most[r], __shfl_xor_sync(kWarp, most[r], 1));
     most[r] = max(most[r], __shfl_xor_sync(kWarp, most[r], 2));
     const bool begins = meets[r] && !rows[r].has_ref;
@@ -219,13 +225,7 @@ __device__ __forceinline__ void Settle(float (&y)[2 * kScores], Row<kColumns> (&
   int most[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    // As signed integers NaN and infinity are the largest, and any y >= 0 is above every negative one.
-    most[r] = 0x80000000;
-#pragma unroll
-    for (int e = 0; e < kScores; e += 2) {
-      most[r] =
-          __vimax3_s32(most[r], static_cast<int>(Bits(y[At(r, e)])), static_cast<int>(Bits(y[At(r, e + 1)])));
-    }
+    most[r] = Most<kScores>(y, r);
   }
   const bool bad = max(most[0], most[1]) >= static_cast<int>(kInfBits) ||
                    max(x[0].lowest, x[1].lowest) >= (kInfBits | kNoLowest);
