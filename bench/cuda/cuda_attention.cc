@@ -4,34 +4,29 @@
 //
 // --reference: the output of bench/cuda/attention_reference.py on the same machine; without it the columns
 // that compare are empty. Inputs rotate past the L2; figures are medians over batches of calls.
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "foreshock/sdk/cuda/attention_probe.h"
+#include "probe_timing.h"
 
 namespace {
 
 using namespace foreshock;
+using bench::Check;
+using bench::MedianMillisecondsOf;
+using bench::Normals;
 using kernels::AttentionHeadStats;
 using kernels::AttentionProblem;
 using kernels::DType;
 
 constexpr double kTensorTeraflops = 989;  // dense bf16, H200 datasheet
-
-void Check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "cuda_attention: %s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
 
 struct Case {
   const char* name;
@@ -54,14 +49,6 @@ constexpr Case kCases[] = {
     {"16x12x1024x64 portable", 16, 12, 12, 1024, 64, true, 1, true, 0},
     {"16x12x1024x64 softcap", 16, 12, 12, 1024, 64, true, 1, false, 50},
 };
-
-std::vector<uint16_t> Normals(size_t count, double size) {
-  std::mt19937_64 random(7);
-  std::normal_distribution<float> normal(0, static_cast<float>(size));
-  std::vector<uint16_t> out(count);
-  for (uint16_t& x : out) x = kernels::ToBf16(normal(random)).bits;
-  return out;
-}
 
 // One pair of q and k.
 struct Inputs {
@@ -110,39 +97,20 @@ double MedianMilliseconds(const Case& c, const std::vector<uint16_t>& normals) {
   void* out = nullptr;
   Check(cudaMalloc(&workspace, bytes), "cudaMalloc");
   Check(cudaMalloc(&out, static_cast<size_t>(c.heads) * sizeof(AttentionHeadStats)), "cudaMalloc");
-  cudaEvent_t begin = nullptr;
-  cudaEvent_t end = nullptr;
-  Check(cudaEventCreate(&begin), "cudaEventCreate");
-  Check(cudaEventCreate(&end), "cudaEventCreate");
-  std::vector<double> times;
-  for (int batch = -2; batch < 15; ++batch) {
-    Check(cudaEventRecord(begin), "cudaEventRecord");
+  const double median = MedianMillisecondsOf(15, sets, [&] {
     for (const Inputs& in : inputs) {
       at(in);
-      const cuda::LaunchStatus status = cuda::LaunchAttentionProbe(
-          p, nullptr, static_cast<AttentionHeadStats*>(out), {workspace, bytes}, nullptr);
-      if (!status.ok()) {
-        std::fprintf(stderr, "cuda_attention: launch: %s, %d\n", kernels::KernelStatusName(status.status),
-                     status.cuda_error);
-        std::exit(1);
-      }
+      Check(cuda::LaunchAttentionProbe(p, nullptr, static_cast<AttentionHeadStats*>(out), {workspace, bytes},
+                                       nullptr));
     }
-    Check(cudaEventRecord(end), "cudaEventRecord");
-    Check(cudaEventSynchronize(end), "cudaEventSynchronize");
-    float ms = 0;
-    Check(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
-    if (batch >= 0) times.push_back(static_cast<double>(ms) / static_cast<double>(sets));
-  }
+  });
   for (const Inputs& in : inputs) {
     Check(cudaFree(in.q), "cudaFree");
     Check(cudaFree(in.k), "cudaFree");
   }
   Check(cudaFree(workspace), "cudaFree");
   Check(cudaFree(out), "cudaFree");
-  Check(cudaEventDestroy(begin), "cudaEventDestroy");
-  Check(cudaEventDestroy(end), "cudaEventDestroy");
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return median;
 }
 
 // Lines "name<TAB>milliseconds".
@@ -176,7 +144,7 @@ int main(int argc, char** argv) {
     std::printf("cuda_attention: skipped: %s\n", cuda::DriverSupport().reason.c_str());
     return 0;
   }
-  const std::vector<uint16_t> normals = Normals(size_t{1} << 23, 1);
+  const std::vector<uint16_t> normals = Normals(size_t{1} << 23, 1, 7);
   std::FILE* json = json_path == nullptr ? nullptr : std::fopen(json_path, "w");
   std::printf("%-24s %10s %10s %8s %10s %8s\n", "attention probe", "ms", "tensor ms", "share", "cuDNN ms",
               "ratio");

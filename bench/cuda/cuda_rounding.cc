@@ -4,31 +4,24 @@
 //
 // One row in eight, causal, bf16. "forward": O alone; "backward": with dO and dQ. Inputs rotate past the L2;
 // figures are medians over batches of calls.
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <random>
 #include <vector>
 
 #include "foreshock/sdk/cuda/rounding_probe.h"
+#include "probe_timing.h"
 
 namespace {
 
 using namespace foreshock;
+using bench::Check;
 using kernels::DType;
 using kernels::RoundingHeadStats;
 using kernels::RoundingProblem;
 
 constexpr double kFp32Teraflops = 67;  // H200 datasheet, dense, no tensor cores
-
-void Check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "cuda_rounding: %s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
 
 struct Case {
   const char* name;
@@ -45,11 +38,8 @@ constexpr Case kCases[] = {
 };
 
 // bf16 normals on the device.
-void* Normals(int64_t count, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<uint16_t> sample(1 << 20);
-  for (uint16_t& x : sample) x = kernels::ToBf16(normal(random)).bits;
+void* Tensor(int64_t count, uint64_t seed) {
+  const std::vector<uint16_t> sample = bench::Normals(1 << 20, 1, seed);
   void* p = nullptr;
   Check(cudaMalloc(&p, static_cast<size_t>(count) * 2), "cudaMalloc");
   for (int64_t at = 0; at < count; at += static_cast<int64_t>(sample.size())) {
@@ -66,7 +56,7 @@ double MedianMilliseconds(const Case& c) {
   std::vector<RoundingProblem> problems(3);
   uint64_t seed = 0;
   const auto tensor = [&](int64_t heads) {
-    owned.push_back(Normals(heads == c.heads ? q_count : k_count, ++seed));
+    owned.push_back(Tensor(heads == c.heads ? q_count : k_count, ++seed));
     return kernels::Bhsd(owned.back(), DType::kBf16, c.batch, c.length, heads, c.dim);
   };
   for (RoundingProblem& p : problems) {
@@ -87,31 +77,14 @@ double MedianMilliseconds(const Case& c) {
   Check(cudaMalloc(&workspace, bytes), "cudaMalloc");
   Check(cudaMalloc(&out, static_cast<size_t>(c.heads) * sizeof(RoundingHeadStats)), "cudaMalloc");
   owned.insert(owned.end(), {workspace, out});
-  cudaEvent_t begin = nullptr, end = nullptr;
-  Check(cudaEventCreate(&begin), "cudaEventCreate");
-  Check(cudaEventCreate(&end), "cudaEventCreate");
-  std::vector<double> times;
-  for (int batch = -2; batch < 11; ++batch) {
-    Check(cudaEventRecord(begin), "cudaEventRecord");
+  const double median = bench::MedianMillisecondsOf(11, problems.size(), [&] {
     for (const RoundingProblem& p : problems) {
-      const cuda::LaunchStatus status = cuda::LaunchRoundingProbe(
-          p, nullptr, static_cast<RoundingHeadStats*>(out), {workspace, bytes}, nullptr);
-      if (status.ok()) continue;
-      std::fprintf(stderr, "cuda_rounding: launch: %s, %d\n", kernels::KernelStatusName(status.status),
-                   status.cuda_error);
-      std::exit(1);
+      Check(cuda::LaunchRoundingProbe(p, nullptr, static_cast<RoundingHeadStats*>(out), {workspace, bytes},
+                                      nullptr));
     }
-    Check(cudaEventRecord(end), "cudaEventRecord");
-    Check(cudaEventSynchronize(end), "cudaEventSynchronize");
-    float ms = 0;
-    Check(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
-    if (batch >= 0) times.push_back(static_cast<double>(ms) / static_cast<double>(problems.size()));
-  }
+  });
   for (void* p : owned) Check(cudaFree(p), "cudaFree");
-  Check(cudaEventDestroy(begin), "cudaEventDestroy");
-  Check(cudaEventDestroy(end), "cudaEventDestroy");
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return median;
 }
 
 }  // namespace
