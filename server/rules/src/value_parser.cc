@@ -1,10 +1,11 @@
 #include "value_parser.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <vector>
+
+#include "foreshock/server/rules/number.h"
 
 namespace foreshock::rules {
 namespace {
@@ -19,14 +20,6 @@ std::string_view Trim(std::string_view text) {
   const size_t from = text.find_first_not_of(" \t");
   if (from == std::string_view::npos) return {};
   return text.substr(from, text.find_last_not_of(" \t") - from + 1);
-}
-
-template <typename T>
-std::optional<T> Number(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 // The first word and the rest.

@@ -1,22 +1,21 @@
 #include "curve.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <string>
 
+#include "foreshock/server/rules/number.h"
+
 namespace foreshock::scenario {
 namespace {
 
-std::optional<double> Number(std::string_view text) {
+std::optional<double> ValueOf(std::string_view text) {
   if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
   if (text == "Inf") return std::numeric_limits<double>::infinity();
   if (text == "-Inf") return -std::numeric_limits<double>::infinity();
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
-  return value;
+  const auto value = rules::Number<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 Status Bad(std::string_view item, const std::string& expected) {
@@ -29,10 +28,8 @@ Result<Curve::Segment> Curve::ParseItem(std::string_view item) {
   Segment segment;
   std::string_view value = item;
   if (const size_t times = item.rfind('x'); times != std::string_view::npos) {
-    const std::string_view count = item.substr(times + 1);
-    const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), segment.samples);
-    const bool whole = error == std::errc() && end == count.data() + count.size();
-    if (!whole || segment.samples < 1 || segment.samples > kMostSamples) {
+    segment.samples = rules::Number<int64_t>(item.substr(times + 1)).value_or(0);
+    if (segment.samples < 1 || segment.samples > kMostSamples) {
       return Bad(item, "xN with N from 1 to " + std::to_string(kMostSamples));
     }
     value = item.substr(0, times);
@@ -50,8 +47,8 @@ Result<Curve::Segment> Curve::ParseItem(std::string_view item) {
   const size_t wide = mark != std::string_view::npos ? 2 : 1;
   if (wide == 1) mark = value.find('~');
   segment.ratios = wide == 1 && mark != std::string_view::npos;
-  const auto from = Number(value.substr(0, mark));
-  const auto to = mark == std::string_view::npos ? from : Number(value.substr(mark + wide));
+  const auto from = ValueOf(value.substr(0, mark));
+  const auto to = mark == std::string_view::npos ? from : ValueOf(value.substr(mark + wide));
   if (!from || !to) return Bad(item, "a number, A..BxN, A~BxN, ok, ok*A, ok*A~BxN, _, NaN, Inf or -Inf");
   if (segment.ratios && !(*from * *to > 0)) return Bad(item, "A~B of one sign, without 0");
   segment.from = *from;

@@ -1,19 +1,20 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <map>
 #include <set>
 
 #include "foreshock/base/catalogue.h"
 #include "foreshock/server/detect/rule_info.h"
+#include "foreshock/server/rules/number.h"
 #include "scenario_data.h"
 
 namespace foreshock::scenario {
 namespace {
 
 using detect::StepEvent;
+using rules::Number;
 using rules::RuleError;
 
 constexpr size_t kMaxBytes = 4 << 20;
@@ -27,14 +28,6 @@ Place PlaceOf(const YAML::Node& node) {
 std::string Quoted(const std::string& text) { return "'" + text.substr(0, 60) + "'"; }
 
 std::string KeyOf(const YAML::Node& node) { return node.IsScalar() ? node.Scalar() : ""; }
-
-template <typename T>
-std::optional<T> Number(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 const std::map<std::string, StepEvent::Kind>& EventKinds() {
   static const std::map<std::string, StepEvent::Kind> kinds = {
