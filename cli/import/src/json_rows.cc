@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "foreshock/jsonl/lines.h"
 #include "rows.h"
 
 namespace foreshock::cli {
@@ -63,16 +64,10 @@ std::string QuoteBareNumbers(std::string_view text) {
 }
 
 Status ReadJsonRows(std::string_view text, const OnRow& each, std::vector<std::string>* warnings) {
-  size_t number = 0;
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    const bool whole = end != std::string_view::npos;
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(whole ? end + 1 : text.size());
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const json parsed = json::parse(QuoteBareNumbers(line), nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_discarded() && !whole && number > 1) {
+  for (jsonl::Lines lines(text); lines.Next();) {
+    const size_t number = lines.number();
+    const json parsed = json::parse(QuoteBareNumbers(lines.line()), nullptr, /*allow_exceptions=*/false);
+    if (parsed.is_discarded() && !lines.whole() && number > 1) {
       warnings->push_back("line " + std::to_string(number) + ": torn, left out");
       return OkStatus();
     }

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "foreshock/jsonl/lines.h"
 #include "line_parser.h"
 
 namespace foreshock::jsonl {
@@ -37,19 +38,13 @@ Status Deliver(const json& line, std::optional<Shape>* shape,
 Status ReadTextRecording(std::string_view text, const std::function<void(wire::RecordingItem)>& each,
                          std::vector<std::string>* warnings) {
   std::optional<Shape> shape;
-  size_t number = 0;
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    const bool whole = end != std::string_view::npos;
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(whole ? end + 1 : text.size());
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const json parsed = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  for (Lines lines(text); lines.Next();) {
+    const size_t number = lines.number();
+    const json parsed = json::parse(lines.line(), nullptr, /*allow_exceptions=*/false);
     if (parsed.is_discarded()) {
-      if (!whole && shape) {
+      if (!lines.whole() && shape) {
         warnings->push_back("line " + std::to_string(number) + ": torn, left out (" +
-                            std::to_string(line.size()) + " bytes)");
+                            std::to_string(lines.line().size()) + " bytes)");
         return OkStatus();
       }
       return AtLine(shape ? Code::kDataLoss : Code::kInvalidArgument, number,
