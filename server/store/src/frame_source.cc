@@ -42,12 +42,6 @@ class Newest {
   std::map<std::pair<int64_t, uint32_t>, std::pair<uint64_t, StoredFrame>> frames_;
 };
 
-uint32_t SealOf(std::string_view kept_value) {
-  uint32_t seal = 0;
-  for (size_t i = 0; i < 4; ++i) seal = seal << 8 | static_cast<uint8_t>(kept_value[i]);
-  return seal;
-}
-
 }  // namespace
 
 Result<std::vector<Span>> FrameSource::Spans(int64_t from, int64_t to) const {
@@ -141,9 +135,10 @@ Result<std::vector<StoredFrame>> FrameSource::Frames(const Span& span, int64_t f
                          if (!parts || parts->step > to) return false;
                          uint64_t order = Newest::kOpen;
                          if (table == Table::kKept) {
-                           if (value.size() < kSealBytes) return true;
-                           order = Newest::Kept(SealOf(value));
-                           value.remove_prefix(kSealBytes);
+                           const auto kept = ParseKeptValue(value);
+                           if (!kept) return true;
+                           order = Newest::Kept(kept->seal);
+                           value = kept->payload;
                          }
                          raw[{parts->step, order}].Add(*parts, FilterPayload(value, filter));
                          return true;

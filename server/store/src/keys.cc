@@ -8,11 +8,21 @@ namespace {
 constexpr uint32_t kNoLayer = 0xFFFFFFFF;
 constexpr uint64_t kSignBit = uint64_t{1} << 63;
 
+void AppendU32(uint32_t value, std::string* out) {
+  for (int shift = 24; shift >= 0; shift -= 8) out->push_back(static_cast<char>(value >> shift));
+}
+
+uint64_t BigEndian(std::string_view bytes) {
+  uint64_t value = 0;
+  for (const char byte : bytes) value = value << 8 | static_cast<uint8_t>(byte);
+  return value;
+}
+
 class KeyWriter {
  public:
   explicit KeyWriter(Table table) { out_.push_back(static_cast<char>(table)); }
   KeyWriter& U32(uint32_t value) {
-    for (int shift = 24; shift >= 0; shift -= 8) out_.push_back(static_cast<char>(value >> shift));
+    AppendU32(value, &out_);
     return *this;
   }
   KeyWriter& U64(uint64_t value) {
@@ -47,8 +57,7 @@ class KeyReader {
       ok_ = false;
       return 0;
     }
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; ++i) value = value << 8 | static_cast<uint8_t>(rest_[i]);
+    const uint64_t value = BigEndian(rest_.substr(0, bytes));
     rest_.remove_prefix(bytes);
     return value;
   }
@@ -177,6 +186,17 @@ std::optional<FrameKeyParts> ParseFrame(std::string_view key, Table table) {
 }  // namespace
 
 std::optional<FrameKeyParts> ParseFrameKey(std::string_view key) { return ParseFrame(key, Table::kFrame); }
+std::string KeptValue(uint32_t seal, std::string_view payload) {
+  std::string value;
+  AppendU32(seal, &value);
+  return value.append(payload);
+}
+
+std::optional<KeptParts> ParseKeptValue(std::string_view value) {
+  if (value.size() < kSealBytes) return std::nullopt;
+  return KeptParts{static_cast<uint32_t>(BigEndian(value.substr(0, kSealBytes))), value.substr(kSealBytes)};
+}
+
 std::optional<FrameKeyParts> ParseKeptKey(std::string_view key) { return ParseFrame(key, Table::kKept); }
 
 std::optional<GroupKeyParts> ParseGroupKey(std::string_view key) {

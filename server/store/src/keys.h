@@ -11,7 +11,7 @@
 
 namespace foreshock::store {
 
-inline constexpr size_t kSealBytes = 4;  // before the payload of a kept frame: its seal
+inline constexpr size_t kSealBytes = 4;  // before the payload in a value of kKept
 
 // First byte of a key.
 enum class Table : char {
@@ -75,6 +75,13 @@ struct FrameKeyParts {
 };
 std::optional<FrameKeyParts> ParseFrameKey(std::string_view key);
 std::optional<FrameKeyParts> ParseKeptKey(std::string_view key);
+// The value of a kKept key; nullopt when it is too short to be one.
+std::string KeptValue(uint32_t seal, std::string_view payload);
+struct KeptParts {
+  uint32_t seal = 0;
+  std::string_view payload;  // into the value
+};
+std::optional<KeptParts> ParseKeptValue(std::string_view value);
 struct GroupKeyParts {
   SourceId source;  // incarnation 0
   int64_t first_step = 0;

@@ -14,12 +14,6 @@ namespace {
 constexpr size_t kMaxBytesAtOnce = 24u << 20;  // of frames read for one group
 constexpr uint32_t kRowsWhenQuiet = 16;        // tails of fewer steps stay open
 
-std::string KeptValue(uint32_t seal, const std::string& payload) {
-  std::string value;
-  for (int shift = 24; shift >= 0; shift -= 8) value.push_back(static_cast<char>(seal >> shift));
-  return value.append(payload);
-}
-
 void AddGroup(const FramesOf& source, uint32_t seal, uint32_t incarnation, GroupBuilder* builder,
               Batch* batch, Layouts::Change* change) {
   SealedGroup group;
@@ -179,7 +173,7 @@ Status StoreImpl::DropDeleted() {
   std::vector<uint32_t> runs;
   {
     std::lock_guard write(write_mutex_);
-    runs.swap(deleted_);
+    runs = deleted_;
   }
   for (const uint32_t run : runs) {
     for (const Table table :
@@ -187,6 +181,8 @@ Status StoreImpl::DropDeleted() {
       const std::string prefix = TableRunPrefix(table, run);
       FS_RETURN_IF_ERROR(db_->Compact(prefix, PrefixEnd(prefix)));
     }
+    std::lock_guard write(write_mutex_);
+    std::erase(deleted_, run);  // where it failed, the next tick tries again
   }
   return OkStatus();
 }
