@@ -140,6 +140,7 @@ __device__ void FetchQueries(const AttentionProblem& p, const TileList& list, Sh
     const int64_t stride = 2 * p.q.seq_stride * p.sampling.row_every;
     const uint32_t to = SharedAddress(shared.queries[slot]);
     constexpr int kChunks = kDim / 8;
+#pragma unroll 1  // code that runs once costs more to fetch than to run
     for (int i = thread; i < list.rows_per_tile * kChunks; i += 96) {
       const int row = i / kChunks;
       const int chunk = i % kChunks;
@@ -272,8 +273,7 @@ __device__ __forceinline__ void Score(const AttentionProblem& p, Shared<kDim>& s
         for (int i = first_row / 16; leader && i < item.spare; i += 4) out[4 + i] = NoRows();
       }
     }
-    __syncwarp();
-    if (leader) hopper::Arrive(&shared.queries_free[slot]);
+    hopper::Arrive(&shared.queries_free[slot]);
   }
 }
 
@@ -295,7 +295,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     for (int i = 0; i < 2; ++i) {
       hopper::InitBarrier(&shared.queries_full[i], 96);
-      hopper::InitBarrier(&shared.queries_free[i], kHopperWarps);
+      hopper::InitBarrier(&shared.queries_free[i], 32 * kHopperWarps);
     }
     hopper::FenceBarrierInit();
   }

@@ -251,42 +251,32 @@ __device__ __forceinline__ void Settle(float (&y)[2 * kScores], Row<kColumns> (&
   *settled = __all_sync(kWarp, rows[0].has_ref && rows[1].has_ref);
 }
 
-// Sums over one row's share of a tile.
-struct TileSums {
-  float sum;       // of e^y
-  float weighted;  // of e^y y
-};
-
-template <typename Units, int kScores>
-__device__ __forceinline__ TileSums SumsOf(const float (&y)[2 * kScores], int r) {
-  float sum[2] = {0, 0};
-  float weighted[2] = {0, 0};
-#pragma unroll
-  for (int e = 0; e < kScores; ++e) {
-    const float v = y[At(r, e)];
-    const float p = Exp2(v * Units::kToLog2);
-    sum[e & 1] += p;
-    weighted[e & 1] = fmaf(p, v, weighted[e & 1]);
-  }
-  return {sum[0] + sum[1], weighted[0] + weighted[1]};
-}
-
 // Adds a tile whose y are below ref or masked.
-template <int kScores, int kColumns>
-__device__ __forceinline__ void AddSettled(const float (&y)[2 * kScores], const TileExtremes& x,
-                                           const TileSums& sums, int r, Row<kColumns>* row) {
+template <typename Units, int kScores, int kColumns>
+__device__ __forceinline__ void AddSettled(const float (&y)[2 * kScores], const TileExtremes& x, int r,
+                                           Row<kColumns>* row) {
   static_assert(kScores == 2 * kColumns);
   row->second = min(row->second, max(row->best, x.even));
   row->best = min(row->best, x.even);
   row->second = min(row->second, max(row->best, x.odd));
   row->best = min(row->best, x.odd);
   row->lowest = max(row->lowest, x.lowest);
+  float sum[2] = {0, 0};
+  float weighted[2] = {0, 0};
 #pragma unroll
   for (int e = 0; e < kScores; e += 2) {
-    row->column[e / 2] = __vimin3_u32(row->column[e / 2], Bits(y[At(r, e)]), Bits(y[At(r, e + 1)]));
+    const float a = y[At(r, e)];
+    const float b = y[At(r, e + 1)];
+    row->column[e / 2] = __vimin3_u32(row->column[e / 2], Bits(a), Bits(b));
+    const float pa = Exp2(a * Units::kToLog2);
+    const float pb = Exp2(b * Units::kToLog2);
+    sum[0] += pa;
+    sum[1] += pb;
+    weighted[0] = fmaf(pa, a, weighted[0]);
+    weighted[1] = fmaf(pb, b, weighted[1]);
   }
-  row->sum += sums.sum;
-  row->weighted += sums.weighted;
+  row->sum += sum[0] + sum[1];
+  row->weighted += weighted[0] + weighted[1];
 }
 
 // Adds a tile of any y (masked ones hold kMaskedBits) to the warp's rows. Converged warps only.
@@ -296,10 +286,8 @@ __device__ __forceinline__ void AddAny(float (&y)[2 * kScores], Row<kColumns> (&
   if (__any_sync(kWarp, !*settled || x[0].Unusual() || x[1].Unusual())) {
     Settle<Units, kScores>(y, rows, x, settled);
   }
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    AddSettled<kScores>(y, x[r], SumsOf<Units, kScores>(y, r), r, &rows[r]);
-  }
+  AddSettled<Units, kScores>(y, x[0], 0, &rows[0]);
+  AddSettled<Units, kScores>(y, x[1], 1, &rows[1]);
 }
 
 // A finished row, the same in all four lanes of its quad; y's units.

@@ -95,30 +95,20 @@ __device__ __forceinline__ void AddPlain(float (&y)[2 * kScores], float to_log2,
     const bool meets[2] = {pair.Meets(0, first_key, 4 * kScores), pair.Meets(1, first_key, 4 * kScores)};
     ready = ChooseRefs<kScores>(y, meets, rows, settled);
   }
-  // The sums are taken before it is known whether all y are below ref, which is the rule: exponentials and
-  // extremes use different units, and so run side by side. (The order of the calls in the two branches
-  // differs to keep the compiler from taking the sums out of both: they would run alone.)
-  TileSums sums[2];
   if (whole) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      x[r] = ExtremesOf<kScores>(y, r, [](int) { return true; });
-      sums[r] = SumsOf<Log2Units, kScores>(y, r);
-    }
+    for (int r = 0; r < 2; ++r) x[r] = ExtremesOf<kScores>(y, r, [](int) { return true; });
   } else {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      sums[r] = SumsOf<Log2Units, kScores>(y, r);
       x[r] = ExtremesOf<kScores>(y, r, [&](int e) { return (valid[r] >> e & 1) != 0; });
     }
   }
   if (__any_sync(kWarp, !ready || x[0].Unusual() || x[1].Unusual())) {
     Settle<Log2Units, kScores>(y, rows, x, settled);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) sums[r] = SumsOf<Log2Units, kScores>(y, r);
   }
-#pragma unroll
-  for (int r = 0; r < 2; ++r) AddSettled<kScores>(y, x[r], sums[r], r, &rows[r]);
+  AddSettled<Log2Units, kScores>(y, x[0], 0, &rows[0]);
+  AddSettled<Log2Units, kScores>(y, x[1], 1, &rows[1]);
 }
 
 // Element `index` of an array of any dtype.

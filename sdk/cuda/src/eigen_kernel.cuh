@@ -638,24 +638,28 @@ __global__ void __launch_bounds__(EigenShape<N, false>::kThreads, N <= 128 ? 256
   if (threadIdx.x == 0) record->rounds = rounds;
 }
 
-// qk_sigma1 of each pair.
+// Threads that QkKernel's registers are fitted to: more than it has, so that a multiprocessor also holds a
+// block of the projection, which runs at the same time (128 columns), or a second one of its own (64).
 template <int N>
-__global__ void __launch_bounds__(EigenShape<N, true>::kThreads, 1)
-    QkKernel(const HeadRecord* heads, const QkRecord* pairs, const int* list, const float* gram, float* basis,
-             const GramRecord* records, double* qk_sigma1, const int* flag) {
+constexpr int QkBound() {
+  return N == 128 ? 640 : (N == 64 ? 512 : EigenShape<N, true>::kThreads);
+}
+
+// qk_sigma1 of one pair, by the whole block. Not inlined: in the loop that calls it the compiler would keep
+// addresses from one pair to the next in registers that the solver needs.
+template <int N>
+__device__ __noinline__ void QkOfPair(const HeadRecord* heads, const QkRecord& pair, const float* gram,
+                                      float* basis, const GramRecord* records, double* qk_sigma1) {
   extern __shared__ __align__(16) unsigned char raw[];
-  if (flag != nullptr && *flag == 0) return;
   auto& shared = *reinterpret_cast<EigenShared<N>*>(raw);
-  const int index = list[blockIdx.x];
-  const QkRecord pair = pairs[index];
   const HeadRecord hq = heads[pair.q], hk = heads[pair.k];
   if (records[pair.q].finite == 0 || records[pair.k].finite == 0) {
-    if (threadIdx.x == 0) qk_sigma1[index] = nan("");
+    if (threadIdx.x == 0) *qk_sigma1 = nan("");
     return;
   }
   const double trace_q = records[pair.q].trace, trace_k = records[pair.k].trace;
   if (!(trace_q > 0) || !(trace_k > 0)) {
-    if (threadIdx.x == 0) qk_sigma1[index] = 0;
+    if (threadIdx.x == 0) *qk_sigma1 = 0;
     return;
   }
   const float *gq = gram + hq.gram_at, *gk = gram + hk.gram_at;
@@ -703,7 +707,20 @@ __global__ void __launch_bounds__(EigenShape<N, true>::kThreads, 1)
       den += shared.den[w];
     }
     const double square = den > 0 ? fmax(num / den, 0.0) : 0.0;
-    qk_sigma1[index] = scalbn(sqrt(square), records[pair.q].exponent + records[pair.k].exponent);
+    *qk_sigma1 = scalbn(sqrt(square), records[pair.q].exponent + records[pair.k].exponent);
+  }
+}
+
+// A block takes one pair after the other, so that all blocks are there at once and the projection's get what
+// room they leave: blocks of a later kernel are dealt out when none of an earlier one is waiting.
+template <int N>
+__global__ void __launch_bounds__(QkBound<N>(), 1)
+    QkKernel(const HeadRecord* heads, const QkRecord* pairs, const int* list, int count, const float* gram,
+             float* basis, const GramRecord* records, double* qk_sigma1, const int* flag) {
+  if (flag != nullptr && *flag == 0) return;
+  for (int i = blockIdx.x; i < count; i += gridDim.x) {
+    QkOfPair<N>(heads, pairs[list[i]], gram, basis, records, qk_sigma1 + list[i]);
+    __syncthreads();
   }
 }
 

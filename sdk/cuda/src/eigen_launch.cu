@@ -1,5 +1,7 @@
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
 #include "eigen_kernel.cuh"
 #include "padded_size.h"
 #include "weight_launch.h"
@@ -22,9 +24,21 @@ int LaunchSpectrum(const WeightBuffers& b, int padded, int first, int count, flo
 
 int LaunchQk(const WeightBuffers& b, int padded, int first, int count, const int* flag, DeviceStream stream) {
   if (count == 0) return 0;
+  int device = 0, multiprocessors = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  }
+  if (error != cudaSuccess) return error;
   return WithSize(padded, [&](auto n) {
-    QkKernel<n><<<count, EigenShape<n, true>::kThreads, sizeof(EigenShared<n>), Of(stream)>>>(
-        b.heads, b.qk, b.qk_list + first, b.gram, b.basis, b.records, b.qk_sigma1, flag);
+    int resident = 0;  // blocks that a multiprocessor holds
+    constexpr int kThreads = EigenShape<n, true>::kThreads;
+    constexpr size_t kBytes = sizeof(EigenShared<n>);
+    const cudaError_t found =
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, QkKernel<n>, kThreads, kBytes);
+    const int blocks = found == cudaSuccess ? std::max(1, resident) * multiprocessors : count;
+    QkKernel<n><<<std::min(count, blocks), kThreads, kBytes, Of(stream)>>>(
+        b.heads, b.qk, b.qk_list + first, count, b.gram, b.basis, b.records, b.qk_sigma1, flag);
   });
 }
 
