@@ -1,9 +1,15 @@
 """The HTML page about runs: whole, self-contained, and about the runs that were asked for."""
 
+import os
 import re
+import shutil
+import struct
 import unittest
 
 import harness
+
+CHROMIUM = os.environ.get("FORESHOCK_CHROMIUM") or next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 class Report(harness.Case):
@@ -25,6 +31,23 @@ class Report(harness.Case):
         self.assertEqual(re.findall(r'<(?:script|img|iframe)[^>]*\ssrc\s*=', html), [])
         self.assertEqual(re.findall(r'<link[^>]*stylesheet', html), [])
         self.assertEqual(re.findall(r'@import|url\(\s*["\']?https?:', html), [])
+
+    def test_a_picture_of_the_page(self):
+        server = self.server()
+        agent = self.agent(server.grpc)
+        self.train(agent.address, "drawn", 40, name="drawn")
+        self.await_end(server, "drawn")
+        png = self.folder / "drawn.png"
+        if not CHROMIUM:
+            self.cli("report", "drawn", "--png", png, server=server.grpc, status=1)
+            return
+        self.cli("report", "drawn", "--png", png, server=server.grpc)
+        data = png.read_bytes()
+        self.assertEqual(data[:8], b"\x89PNG\r\n\x1a\n")
+        width, height = struct.unpack(">II", data[16:24])
+        self.assertEqual(width, 1280)
+        self.assertGreater(height, 1000, "the whole page, not one screen of it")
+        self.assertFalse((self.folder / "drawn.html").exists())
 
     def test_an_unknown_run_leaves_no_file(self):
         server = self.server()

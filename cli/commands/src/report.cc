@@ -1,91 +1,90 @@
-// foreshock report RUN... -o FILE
-#include <unistd.h>
-
+// foreshock report RUN... [-o FILE] [--png FILE]
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
 #include "commands.h"
 #include "common.h"
+#include "foreshock/cli/picture.h"
 #include "foreshock/json/writer.h"
 
 namespace foreshock::cli {
 namespace {
 
 // Writes beside the target and renames, so that a page is whole or not there.
-class PageFile {
- public:
-  explicit PageFile(std::string path) : path_(std::move(path)), part_(path_ + ".part") {}
-  ~PageFile() {
-    if (file_ == nullptr) return;
-    std::fclose(file_);
-    std::remove(part_.c_str());
-  }
-
-  Status Append(const std::string& bytes) {
-    if (file_ == nullptr) file_ = std::fopen(part_.c_str(), "wb");
-    if (file_ == nullptr || std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) return Wrong();
-    return OkStatus();
-  }
-  Status Finish() {
-    if (file_ == nullptr) return Status(Code::kDataLoss, "the server sent an empty page");
-    FILE* file = file_;
-    file_ = nullptr;
-    if (std::fclose(file) != 0 || std::rename(part_.c_str(), path_.c_str()) != 0) {
-      const Status wrong = Wrong();
-      std::remove(part_.c_str());
-      return wrong;
-    }
-    return OkStatus();
-  }
-
- private:
-  Status Wrong() const { return Status(Code::kIo, "output: " + path_ + ": " + std::strerror(errno)); }
-
-  std::string path_, part_;
-  FILE* file_ = nullptr;
-};
+Status WritePage(const std::string& path, const std::string& page) {
+  if (page.empty()) return Status(Code::kDataLoss, "the server sent an empty page");
+  const std::string part = path + ".part";
+  const auto wrong = [&] { return Status(Code::kIo, "output: " + path + ": " + std::strerror(errno)); };
+  FILE* file = std::fopen(part.c_str(), "wb");
+  if (file == nullptr) return wrong();
+  const bool written = std::fwrite(page.data(), 1, page.size(), file) == page.size();
+  if (std::fclose(file) == 0 && written && std::rename(part.c_str(), path.c_str()) == 0) return OkStatus();
+  const Status status = wrong();
+  std::remove(part.c_str());
+  return status;
+}
 
 class Report final : public Command {
  public:
   CommandSpec Spec() override {
     return {
         "report", "Write a self-contained HTML page about one run, or several side by side",
-        "Examples:\n  foreshock report gpt-7 -o gpt-7.html\n  foreshock report healthy faulty -o both.html",
+        "Of a run that went wrong it tells what happened: when it began, which head went first, the "
+        "evidence, the last\n"
+        "checkpoint before it, what was done and what that did.\n"
+        "Examples:\n  foreshock report gpt-7 -o gpt-7.html\n  foreshock report healthy faulty -o both.html\n"
+        "  foreshock report gpt-7 --png gpt-7.png",
         [this](ArgSink& sink) {
           sink.Positionals("RUN", &runs_, "runs' names");
           sink.Option("-o,--output", &output_,
                       "file to write (default: RUN.html, '-' for the standard output)");
+          sink.Option("--png", &png_,
+                      "draw the page into this PNG file; alone, no page is kept. Needs a chromium, which\n"
+                      "FORESHOCK_CHROMIUM may name");
           server_.Declare(sink);
         }};
   }
 
   int Run(Context& context) override {
+    Result<std::string> browser = std::string();
+    if (!png_.empty()) browser = FindBrowser();  // before anything is asked for
+    if (!browser.ok()) return Fail(context, browser.status());
     auto client = server_.Connect();
     if (!client.ok()) return Fail(context, client.status());
     v1::ReportRequest request;
     for (const std::string& run : runs_) request.add_runs(run);
-    if (output_ == "-") {
-      const Status status = (*client)->Report(request, [&](const std::string& piece) {
-        context.out << piece;
-        return OkStatus();
-      });
-      return status.ok() ? kExitOk : Fail(context, status);
-    }
-    const std::string path = output_.empty() ? FileName() : output_;
-    PageFile file(path);
-    Status status = (*client)->Report(request, [&](const std::string& piece) { return file.Append(piece); });
-    if (status.ok()) status = file.Finish();
+    std::string page;
+    Status status = (*client)->Report(request, [&](const std::string& piece) {
+      page += piece;
+      return OkStatus();
+    });
     if (!status.ok()) return Fail(context, status);
-    if (server_.json()) {
-      context.out << json::Writer().BeginObject().Key("file").String(path).EndObject().text() << "\n";
-    } else {
-      context.out << "wrote " << path << "\n";
-    }
+    if (output_ == "-") context.out << page;
+    const bool keep = output_ != "-" && (png_.empty() || !output_.empty());
+    const std::string path = output_.empty() ? FileName() : output_;
+    if (keep) status = WritePage(path, page);
+    if (status.ok() && !png_.empty()) status = DrawPage(*browser, page, png_, PictureOptions());
+    if (!status.ok()) return Fail(context, status);
+    if (output_ != "-") Tell(context, keep ? path : "");
     return kExitOk;
   }
 
  private:
+  void Tell(Context& context, const std::string& path) const {
+    if (!server_.json()) {
+      for (const std::string& file : {path, png_}) {
+        if (!file.empty()) context.out << "wrote " << file << "\n";
+      }
+      return;
+    }
+    json::Writer writer;
+    writer.BeginObject();
+    if (!path.empty()) writer.Key("file").String(path);
+    if (!png_.empty()) writer.Key("png").String(png_);
+    context.out << writer.EndObject().text() << "\n";
+  }
+
   // Run names may hold '/'.
   std::string FileName() const {
     std::string name = runs_[0];
@@ -94,7 +93,7 @@ class Report final : public Command {
   }
 
   std::vector<std::string> runs_;
-  std::string output_;
+  std::string output_, png_;
   ServerArgs server_;
 };
 

@@ -289,6 +289,8 @@
   drawLoss();
   drawHeads();
   drawMap();
+  // How high the drawn page is: `foreshock report --png` asks.
+  document.documentElement.dataset.height = document.documentElement.scrollHeight;
   window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', recolor);
   window.addEventListener('beforeprint', recolor);
   window.addEventListener('afterprint', recolor);

@@ -6,6 +6,7 @@
 #include "foreshock/json/writer.h"
 #include "html.h"
 #include "page_data.h"
+#include "post_mortem.h"
 #include "run_data.h"
 #include "sections.h"
 
@@ -72,6 +73,7 @@ Result<std::string> Render(const ReportOptions& options, const std::vector<std::
   page += "<header><h1>Foreshock report</h1><p class=\"dim\">" + Escape(Title(runs)) + " · " + time +
           " UTC</p></header>\n<main>\n";
   page += Summary(runs);
+  page += PostMortems(runs);
   page += LossSection(runs);
   page += HeadSections(runs, panels);
   page += MapSection(runs);

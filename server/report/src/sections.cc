@@ -3,30 +3,10 @@
 #include <algorithm>
 
 #include "html.h"
+#include "words.h"
 
 namespace foreshock::report {
 namespace {
-
-std::string HeadText(int64_t layer, int64_t head) {
-  if (layer < 0) return "–";
-  return "layer " + std::to_string(layer) + (head < 0 ? "" : ", head " + std::to_string(head));
-}
-
-std::string StateName(store::RunState state) {
-  switch (state) {
-    case store::RunState::kRunning:
-      return "running";
-    case store::RunState::kFinished:
-      return "finished";
-    case store::RunState::kFailed:
-      return "failed";
-    case store::RunState::kStopped:
-      return "stopped";
-    case store::RunState::kSilent:
-      return "silent";
-  }
-  return "unknown";
-}
 
 std::string AlertCell(const alert::AlertRecord* record) {
   if (record == nullptr) return "–";
@@ -36,13 +16,6 @@ std::string AlertCell(const alert::AlertRecord* record) {
   return text + "</small>";
 }
 
-std::optional<int64_t> GuardStep(const RunData& run) {
-  for (const wire::Event& event : run.events) {
-    if (event.kind == wire::EventKind::kGuard && event.detail.starts_with("on")) return event.step;
-  }
-  return std::nullopt;
-}
-
 // "fault delta:0.01", as a note of the trainer told it at its first step.
 std::string Fault(const RunData& run) {
   for (const wire::Event& event : run.events) {
@@ -50,27 +23,6 @@ std::string Fault(const RunData& run) {
     return "<small>" + Escape(event.detail) + " from step " + StepText(event.step) + "</small>";
   }
   return "";
-}
-
-std::string Verdict(const RunData& run) {
-  const alert::AlertRecord* critical = run.First(detect::Severity::kCritical);
-  if (run.story.collapse_step) {
-    std::string text = "collapsed at step " + StepText(*run.story.collapse_step);
-    if (critical == nullptr) return Badge("critical", text) + " without a critical alert";
-    const int64_t lead = *run.story.collapse_step - critical->alert.fired_step;
-    return Badge("critical", text) + " critical alert " + StepText(std::abs(lead)) +
-           (lead >= 0 ? " steps before" : " steps after");
-  }
-  const auto guard = GuardStep(run);
-  const bool open = std::any_of(run.alerts.begin(), run.alerts.end(), [](const auto& record) {
-    return record.alert.severity == detect::Severity::kCritical &&
-           (record.alert.state == alert::AlertState::kFiring || !record.resolved_because.empty());
-  });
-  if (open) return Badge("critical", "critical at the end");
-  if (guard) return Badge("guard", "contained") + " guard on at step " + StepText(*guard);
-  if (critical != nullptr) return Badge("warning", "recovered") + " from a critical alert";
-  if (run.First(detect::Severity::kWarning) != nullptr) return Badge("warning", "warnings only");
-  return run.loss.empty() ? Badge("none", "no data") : Badge("good", "no alerts");
 }
 
 std::string EvidenceText(const alert::Alert& a) {
@@ -104,40 +56,12 @@ std::string AlertRow(const alert::AlertRecord& record) {
          "</td></tr>\n";
 }
 
-std::string StateName(v1::ActionState state) {
-  switch (state) {
-    case v1::ACTION_STATE_PROPOSED:
-      return "proposed";
-    case v1::ACTION_STATE_DELIVERED:
-      return "delivered";
-    case v1::ACTION_STATE_TAKEN:
-      return "taken";
-    case v1::ACTION_STATE_REFUSED:
-      return "refused";
-    case v1::ACTION_STATE_EXPIRED:
-      return "expired";
-    case v1::ACTION_STATE_EFFECTIVE:
-      return "effective";
-    case v1::ACTION_STATE_NO_EFFECT:
-      return "no effect";
-    default:
-      return "unknown";
-  }
-}
-
 std::string ActionRow(const std::string& run, const v1::ActionRecord& record) {
-  std::string layers = record.action().layers_size() == 0 ? "all" : "";
-  for (const uint32_t layer : record.action().layers())
-    layers += (layers.empty() ? "" : ", ") + std::to_string(layer);
-  const auto logit = [](bool has, float value) {
-    return Number(has ? std::optional<double>(value) : std::nullopt);
-  };
   return "<tr><td>" + Escape(run) + "</td><td><b>" + Escape(record.action().kind()) + "</b></td><td>" +
-         layers + "</td><td>" + Escape(record.action().issuer()) + "<small>" +
+         LayersText(record.action().layers()) + "</td><td>" + Escape(record.action().issuer()) + "<small>" +
          Escape(record.action().reason()) + "</small></td><td>" + StateName(record.state()) + "<small>" +
          Escape(record.detail()) + "</small></td><td class=\"n\">" + StepText(record.state_step()) +
-         "</td><td class=\"n\">" + logit(record.has_logit_before(), record.logit_before()) + " → " +
-         logit(record.has_logit_after(), record.logit_after()) + "</td></tr>\n";
+         "</td><td class=\"n\">" + EffectText(record) + "</td></tr>\n";
 }
 
 }  // namespace
@@ -238,16 +162,9 @@ std::string ActionTable(const std::vector<RunData>& runs) {
     for (const v1::ActionRecord& record : run.actions) rows += ActionRow(run.run(), record);
     for (const wire::Event& event : run.events) {
       if (event.kind != wire::EventKind::kGuard) continue;
-      const auto logit = [](std::optional<float> value) {
-        return Number(value ? std::optional<double>(*value) : std::nullopt);
-      };
-      std::string layers = event.layers.empty() ? "all" : "";
-      for (const uint32_t layer : event.layers)
-        layers += (layers.empty() ? "" : ", ") + std::to_string(layer);
-      rows += "<tr><td>" + Escape(run.run()) + "</td><td><b>guard</b></td><td>" + layers +
+      rows += "<tr><td>" + Escape(run.run()) + "</td><td><b>guard</b></td><td>" + LayersText(event.layers) +
               "</td><td>the trainer's guard</td><td>" + Escape(event.detail) + "</td><td class=\"n\">" +
-              StepText(event.step) + "</td><td class=\"n\">" + logit(event.logit_before) + " → " +
-              logit(event.logit_after) + "</td></tr>\n";
+              StepText(event.step) + "</td><td class=\"n\">" + EffectText(event) + "</td></tr>\n";
     }
   }
   if (rows.empty()) return "";

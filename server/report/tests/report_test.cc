@@ -40,7 +40,7 @@ class ReportTest : public testing::Test {
       if (fault >= 0 && step > fault + 150 && !contained)
         loss += std::min(3.0, static_cast<double>(step - fault - 150) / 60);
       std::vector<wire::Series> series = {Scalar(kLoss, static_cast<float>(loss))};
-      if (step == 600 && fault >= 0 && guard < 0) series[0].values[0] = std::nanf("");
+      if (step == 600 && fault >= 0 && (guard < 0 || guard > 600)) series[0].values[0] = std::nanf("");
       for (uint32_t layer = 0; layer < 2; ++layer) {
         std::vector<float> logit, sigma, saturated;
         for (uint32_t head = 0; head < 4; ++head) {
@@ -121,6 +121,39 @@ TEST_F(ReportTest, ComparesRunsOnOnePage) {
   EXPECT_EQ(map["name"], "saturated_row_fraction");
   EXPECT_EQ(map["values"].size(), map["steps"].size() * 8);
   EXPECT_TRUE(map["values"][3].is_null()) << "missing stays missing";
+}
+
+TEST_F(ReportTest, TellsWhatHappenedToARunThatWentWrong) {
+  Write("healthy", 1000, -1);
+  Write("faulty", 1000, 300);
+  EXPECT_EQ(Page({"healthy"}).find("What happened"), std::string::npos);
+  std::string page = Page({"healthy", "faulty"});
+  const size_t at = page.find("What happened");
+  ASSERT_NE(at, std::string::npos);
+  page = page.substr(at, page.find("</section>", at) - at);
+  EXPECT_EQ(page.find("<h3>healthy</h3>"), std::string::npos);
+  EXPECT_NE(page.find("<h3>faulty</h3>"), std::string::npos);
+  // The oldest evidence of the incident, and the last checkpoint before it.
+  const auto alerts = *alerts_->OfRun("faulty");
+  const alert::AlertRecord* oldest = nullptr;
+  for (const auto& record : alerts) {
+    if (oldest == nullptr || record.alert.first_evidence_step < oldest->alert.first_evidence_step)
+      oldest = &record;
+  }
+  ASSERT_NE(oldest, nullptr);
+  EXPECT_NE(page.find("step <b>" + std::to_string(oldest->alert.first_evidence_step) + "</b>"),
+            std::string::npos)
+      << page;
+  EXPECT_NE(page.find("<dt>Last checkpoint before it</dt><dd>step <b>" +
+                      std::to_string(*oldest->alert.last_checkpoint_step) + "</b>"),
+            std::string::npos)
+      << page;
+  EXPECT_NE(page.find("<b>layer 1, head 2</b>"), std::string::npos) << "the head that goes first\n" << page;
+  EXPECT_NE(page.find("<dt>What was done</dt><dd>nothing"), std::string::npos);
+  EXPECT_NE(page.find("collapsed at step"), std::string::npos);
+  EXPECT_NE(page.find("arXiv"), std::string::npos);
+  Write("late", 1000, 300, 700);
+  EXPECT_NE(Page({"late"}).find("<b>guard on</b>, layers all; largest logit 180 → 3.5"), std::string::npos);
 }
 
 TEST_F(ReportTest, NothingIsLoadedFromAnywhere) {

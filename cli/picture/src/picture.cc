@@ -1,0 +1,122 @@
+#include "foreshock/cli/picture.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "browser.h"
+
+namespace foreshock::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kLeastHeight = 400;
+constexpr int kMostHeight = 16'000;  // beyond it Chromium's own limit of a picture's side is near
+
+// A folder of our own for the page and the browser's profile, gone at the end.
+class WorkFolder {
+ public:
+  WorkFolder() {
+    std::error_code error;
+    std::string name = (fs::temp_directory_path(error) / "foreshock-picture-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~WorkFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  WorkFolder(const WorkFolder&) = delete;
+  WorkFolder& operator=(const WorkFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string ReadAll(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// The height that the page's script measured, or a screenful.
+int HeightOf(const std::string& dom) {
+  constexpr std::string_view kKey = "data-height=\"";
+  const size_t at = dom.find(kKey);
+  const int height = at == std::string::npos ? 0 : std::atoi(dom.c_str() + at + kKey.size());
+  return std::clamp(height, kLeastHeight, kMostHeight);
+}
+
+std::vector<std::string> BrowserWords(const std::string& browser, const fs::path& work, int width,
+                                      int height) {
+  std::vector<std::string> words = {browser,
+                                    "--headless",
+                                    "--disable-gpu",
+                                    "--hide-scrollbars",
+                                    "--no-first-run",
+                                    "--disable-background-networking",
+                                    "--virtual-time-budget=10000",
+                                    "--user-data-dir=" + (work / "profile").string(),
+                                    "--window-size=" + std::to_string(width) + "," + std::to_string(height)};
+  // Chromium's sandbox refuses root; the page is the report's own and loads nothing.
+  if (geteuid() == 0) words.push_back("--no-sandbox");
+  return words;
+}
+
+bool IsPng(const fs::path& path) { return ReadAll(path).substr(0, 8) == "\x89PNG\r\n\x1a\n"; }
+
+}  // namespace
+
+Result<std::string> FindBrowser() {
+  if (const char* named = std::getenv("FORESHOCK_CHROMIUM")) return std::string(named);
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  std::vector<std::string> all;
+  for (std::string folder; std::getline(folders, folder, ':');) all.push_back(folder);
+  for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
+    for (const std::string& folder : all) {
+      const std::string file = folder + "/" + name;
+      if (access(file.c_str(), X_OK) == 0) return file;
+    }
+  }
+  return Status(Code::kFailedPrecondition,
+                "--png: no chromium on PATH: install it (Debian: apt install chromium), name one in "
+                "FORESHOCK_CHROMIUM, or "
+                "write the page with -o and open it");
+}
+
+Status DrawPage(const std::string& browser, const std::string& html, const std::string& png_path,
+                const PictureOptions& options) {
+  const WorkFolder work;
+  if (work.path().empty())
+    return Status(Code::kIo, "--png: no temporary folder: set TMPDIR to one that can be written");
+  const fs::path page = work.path() / "page.html", dom = work.path() / "dom",
+                 picture = work.path() / "page.png";
+  if (!(std::ofstream(page, std::ios::binary) << html << std::flush)) {
+    return Status(Code::kIo, "--png: cannot write " + page.string());
+  }
+  const std::string address = "file://" + page.string();
+  auto measure = BrowserWords(browser, work.path(), options.width_pixels, 1000);
+  measure.insert(measure.end(), {"--dump-dom", address});
+  FS_RETURN_IF_ERROR(RunProgram(measure, dom.string(), options.timeout));
+  auto draw = BrowserWords(browser, work.path(), options.width_pixels, HeightOf(ReadAll(dom)));
+  draw.insert(draw.end(), {"--screenshot=" + picture.string(), address});
+  FS_RETURN_IF_ERROR(RunProgram(draw, dom.string(), options.timeout));
+  if (!IsPng(picture)) return Status(Code::kUnavailable, "--png: " + browser + " drew no picture");
+  std::error_code error;
+  const fs::path part = png_path + ".part";
+  fs::copy_file(picture, part, fs::copy_options::overwrite_existing, error);
+  if (!error) fs::rename(part, png_path, error);
+  if (!error) return OkStatus();
+  std::error_code ignored;
+  fs::remove(part, ignored);
+  return Status(Code::kIo, "--png: " + png_path + ": " + error.message());
+}
+
+}  // namespace foreshock::cli

@@ -1,0 +1,145 @@
+#include "post_mortem.h"
+
+#include <algorithm>
+
+#include "html.h"
+#include "published_cases.h"
+#include "words.h"
+
+namespace foreshock::report {
+namespace {
+
+constexpr size_t kMostHeads = 5;
+
+bool WentWrong(const RunData& run) {
+  return run.story.collapse_step || run.state == store::RunState::kFailed ||
+         run.First(detect::Severity::kCritical) != nullptr;
+}
+
+// The alert whose evidence is the oldest among those of the first critical one's incident; without a critical
+// one, among all warnings. nullptr when nothing fired.
+const alert::AlertRecord* Origin(const RunData& run) {
+  const alert::AlertRecord* critical = run.First(detect::Severity::kCritical);
+  const alert::AlertRecord* origin = nullptr;
+  for (const alert::AlertRecord& record : run.alerts) {
+    const alert::Alert& a = record.alert;
+    if (a.severity < detect::Severity::kWarning) continue;
+    if (critical != nullptr && a.incident != critical->alert.incident) continue;
+    if (origin == nullptr || a.first_evidence_step < origin->alert.first_evidence_step) origin = &record;
+  }
+  return origin;
+}
+
+std::string Line(std::string_view term, const std::string& text) {
+  return "<dt>" + std::string(term) + "</dt><dd>" + text + "</dd>\n";
+}
+
+std::string Began(const alert::Alert& a) {
+  std::string text =
+      "step <b>" + StepText(a.first_evidence_step) + "</b>, seen by <b>" + Escape(a.rule) + "</b>";
+  if (a.layer >= 0) text += " in " + HeadText(a.layer, a.head);
+  return text + "; alert at step " + StepText(a.fired_step) + "<small>" + Escape(a.summary) + "</small>";
+}
+
+// Heads in the order in which alerts saw them go: "layer 0, head 2 (step 1,150)".
+std::string Heads(const RunData& run) {
+  std::vector<const alert::Alert*> seen;
+  for (const alert::AlertRecord& record : run.alerts) {
+    if (record.alert.head >= 0 && record.alert.severity >= detect::Severity::kWarning)
+      seen.push_back(&record.alert);
+  }
+  std::stable_sort(seen.begin(), seen.end(), [](const alert::Alert* a, const alert::Alert* b) {
+    return a->first_evidence_step < b->first_evidence_step;
+  });
+  std::vector<const alert::Alert*> heads;
+  for (const alert::Alert* a : seen) {
+    const bool known = std::any_of(heads.begin(), heads.end(), [&](const alert::Alert* other) {
+      return other->layer == a->layer && other->head == a->head;
+    });
+    if (!known && heads.size() < kMostHeads) heads.push_back(a);
+  }
+  std::string text;
+  for (const alert::Alert* a : heads) {
+    text += (text.empty() ? "<b>" : ", then ") + HeadText(a->layer, a->head) + (text.empty() ? "</b>" : "") +
+            " (step " + StepText(a->first_evidence_step) + ")";
+  }
+  return text;
+}
+
+std::string EvidenceText(const alert::Alert& a) {
+  std::string text;
+  for (const detect::Evidence& e : a.evidence) {
+    text += (text.empty() ? "" : "; ") + Escape(e.name) + " <b>" + Number(e.value) + "</b>";
+    if (e.baseline == e.baseline) text += " (normal " + Number(e.baseline) + ")";
+  }
+  return text;
+}
+
+std::string Checkpoint(const alert::AlertRecord& origin) {
+  if (!origin.alert.last_checkpoint_step) return "the trainer told of none";
+  std::string text = "step <b>" + StepText(*origin.alert.last_checkpoint_step) + "</b>";
+  if (!origin.last_checkpoint.empty()) text += " " + Escape(origin.last_checkpoint);
+  return text;
+}
+
+std::string Done(const RunData& run) {
+  std::string text;
+  const auto add = [&](int64_t step, const std::string& what, const std::string& layers,
+                       const std::string& effect) {
+    text += "<div>step " + StepText(step) + ": <b>" + what + "</b>, layers " + layers + "; largest logit " +
+            effect + "</div>";
+  };
+  for (const v1::ActionRecord& record : run.actions) {
+    add(record.state_step(), Escape(record.action().kind()) + "</b> " + StateName(record.state()) + "<b>",
+        LayersText(record.action().layers()), EffectText(record));
+  }
+  for (const wire::Event& event : run.events) {
+    if (event.kind == wire::EventKind::kGuard)
+      add(event.step, "guard " + Escape(event.detail), LayersText(event.layers), EffectText(event));
+  }
+  return text.empty() ? "nothing" : text;
+}
+
+std::string Cases(const RunData& run, const alert::AlertRecord& origin) {
+  const alert::AlertRecord* critical = run.First(detect::Severity::kCritical);
+  auto cases = PublishedCasesOf(critical == nullptr ? origin.alert.rule : critical->alert.rule);
+  if (cases.empty()) cases = PublishedCasesOf(origin.alert.rule);
+  std::string text;
+  for (const PublishedCase& c : cases) {
+    text += "<div>" + Escape(c.text) + " <span class=\"dim\">" + Escape(c.source) + "</span></div>";
+  }
+  return text;
+}
+
+std::string PostMortem(const RunData& run) {
+  std::string out = "<h3>" + Escape(run.run()) + "</h3><dl>\n";
+  if (const alert::AlertRecord* origin = Origin(run)) {
+    out += Line("It began", Began(origin->alert));
+    if (const std::string heads = Heads(run); !heads.empty()) out += Line("Heads, in order", heads);
+    const alert::AlertRecord* critical = run.First(detect::Severity::kCritical);
+    const std::string evidence = EvidenceText((critical == nullptr ? origin : critical)->alert);
+    if (!evidence.empty()) out += Line("Evidence", evidence);
+    out += Line("Last checkpoint before it", Checkpoint(*origin));
+    out += Line("What was done", Done(run));
+    out += Line("How it stands", Verdict(run));
+    const std::string cases = Cases(run, *origin);
+    if (!cases.empty()) out += Line("What published runs did", cases);
+  } else {
+    out += Line("It began", "without an alert");
+    out += Line("What was done", Done(run));
+    out += Line("How it stands", Verdict(run));
+  }
+  return out + "</dl>\n";
+}
+
+}  // namespace
+
+std::string PostMortems(const std::vector<RunData>& runs) {
+  std::string parts;
+  for (const RunData& run : runs) {
+    if (WentWrong(run)) parts += PostMortem(run);
+  }
+  return parts.empty() ? "" : "<section class=\"story\"><h2>What happened</h2>\n" + parts + "</section>\n";
+}
+
+}  // namespace foreshock::report
