@@ -100,3 +100,20 @@ def test_a_twin_that_is_not_watched_takes_no_layer_away_in_silence(record):
     monitor.close()
     measured = [step for step, frame in recording.steps().items() if "logit_max" in frame]
     assert measured[-5:] == [3, 4, 5, 6, 7] and monitor.unwatched == {}
+
+
+def test_attention_behind_a_graph_break(record, monkeypatch):
+    """Then dQ comes into a compiled backward from outside: it may be said to be changed there as well."""
+    from foreshock import _patch
+
+    plain = models.nanogpt()
+    models.train(plain, torch.optim.AdamW(plain.parameters(), lr=1e-2), 3)
+    monkeypatch.setattr(_patch, "_original_sdpa", torch._dynamo.disable(_patch._original_sdpa))
+    model = models.nanogpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    monitor, recording = record(model, optimizer)
+    models.train(compiled(model), optimizer, 3, monitor)
+    monitor.close()
+    assert monitor.unwatched == {}
+    assert all(recording.layer(2, layer)["output_rounding_bias"][0] is not None for layer in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), plain.parameters()))

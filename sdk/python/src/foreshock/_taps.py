@@ -3,8 +3,8 @@
     q, channel = Open(q)  ->  o = attention(q, k, v)  ->  o = Close(o, channel)
 
 Nothing is computed or copied in forward. In backward, Close hands dO and O over the gradients of two empty channels
-to Open, which so has q, k, v, O, dO and dQ at once and gives them to one operator, `foreshock::measure`. It returns a
-zero that is subtracted from dQ (x - 0 is x, bit for bit), so that no compiler may leave the operator out.
+to Open, which so has q, k, v, O, dO and dQ at once and gives them to one operator, `foreshock::measure`. It says that it changes
+dQ, which it never does: so no compiler may leave it out, and nothing is computed to keep it.
 
 Consequences: a forward under no_grad, a forward that is thrown away and the first forward of a checkpointed segment leave no trace and
 keep nothing alive; what is measured is what backward used.
@@ -24,13 +24,9 @@ live = {}
 _WAYS = {(first, causal): "|" + ("h" if first else "s") + ("c" if causal else "-") for first in (True, False)
          for causal in (True, False)}
 
-# One zero a device, made once: a tensor of its own for each call would cost a kernel a layer and step. Its type is one that no
-# compiler keeps numbers in, so that none takes its memory for another.
-_zeros = {}
-
 _library = torch.library.Library("foreshock", "DEF")
 _library.define(
-    "measure(Tensor dq, Tensor d_o, Tensor q, Tensor k, Tensor v, Tensor o, Tensor? mask, str key) -> Tensor"
+    "measure(Tensor(a!) dq, Tensor d_o, Tensor q, Tensor k, Tensor v, Tensor o, Tensor? mask, str key) -> ()"
 )
 
 
@@ -39,13 +35,11 @@ def _measure(dq, d_o, q, k, v, o, mask, key):
     tap = live.get(key)
     if tap is not None and (tap.gate.open or tap.counts_tokens or _device.capturing(dq)):
         tap.backward(dq, d_o, q, k, v, o, mask, key[-2] == "h", key[-1] == "c")
-    zero = _zeros.get(dq.device)
-    return dq.new_zeros((), dtype=torch.int8) if zero is None else zero
 
 
 @torch.library.register_fake("foreshock::measure", lib=_library)
 def _measure_fake(dq, d_o, q, k, v, o, mask, key):
-    return dq.new_empty((), dtype=torch.int8)
+    return None
 
 
 def add(key, tap):
@@ -59,12 +53,6 @@ def remove(key):
     live.pop(key, None)
     for way in _WAYS.values():
         live.pop(key + way, None)
-
-
-def prepare(device):
-    """Before tensors of `device` are tapped, outside of any capture."""
-    if device not in _zeros:
-        _zeros[device] = torch.zeros((), dtype=torch.int8, device=device)
 
 
 class _Open(torch.autograd.Function):
@@ -86,8 +74,8 @@ class _Open(torch.autograd.Function):
         q, k, v, mask = ctx.saved_tensors
         if dq is None or d_o is None or o is None:
             return dq, None, None, None, None, None, None
-        zero = torch.ops.foreshock.measure(dq, d_o, q, k, v, o, mask, ctx.key)
-        return dq - zero, None, None, None, None, None, None
+        torch.ops.foreshock.measure(dq, d_o, q, k, v, o, mask, ctx.key)
+        return dq, None, None, None, None, None, None
 
 
 class _Close(torch.autograd.Function):

@@ -107,10 +107,8 @@ class Monitor:
         for layer in self.layers:
             for projection in (layer.wq, layer.wk):
                 parameter = projection.parameter() if projection is not None else None
-                if parameter is not None and parameter.device.type in ("cpu", "cuda"):
-                    _taps.prepare(parameter.device)
-                    if parameter.is_cuda:
-                        found.add(parameter.get_device())
+                if parameter is not None and parameter.is_cuda:
+                    found.add(parameter.get_device())
         return found
 
     def _attach(self, model):
