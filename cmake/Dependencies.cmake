@@ -21,6 +21,7 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
+find_package(OpenSSL REQUIRED)
 find_package(PkgConfig REQUIRED)
 # Not under the prefix zstd: its cache entries would mislead RocksDB's own search for zstd at the next configure.
 pkg_check_modules(pc_zstd REQUIRED IMPORTED_TARGET libzstd)

@@ -1,8 +1,15 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 
+#include <chrono>
+#include <fstream>
+#include <mutex>
+
+#include "foreshock/base/tls_diagnosis.h"
+#include "foreshock/base/tls_identity.h"
 #include "foreshock/rpc/grpc_channel.h"
-#include "read_pem.h"
 
 namespace foreshock::rpc {
 namespace {
@@ -12,30 +19,85 @@ constexpr int kKeepaliveMs = 60'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 constexpr int kMaxReconnectMs = 10'000;
 
+constexpr std::chrono::seconds kDiagnosisLasts{5};
+constexpr std::chrono::milliseconds kDiagnosisTimeout{1000};
+
+Result<std::string> TokenOf(const ChannelOptions& options) {
+  if (options.token_file.empty()) return options.token;
+  std::ifstream in(options.token_file);
+  std::string token;
+  if (!in || !std::getline(in, token)) {
+    return Status(Code::kInvalidArgument,
+                  "token_file: " + options.token_file + ": cannot be read, or is empty");
+  }
+  while (!token.empty() && (token.back() == '\r' || token.back() == ' ')) token.pop_back();
+  return token;
+}
+
 class ChannelImpl final : public Channel {
  public:
   ChannelImpl(ChannelOptions options, std::shared_ptr<grpc::Channel> channel)
       : options_(std::move(options)), channel_(std::move(channel)) {}
   const ChannelOptions& options() const override { return options_; }
   const std::shared_ptr<grpc::Channel>& grpc_channel() const { return channel_; }
+  Result<std::string> Token() const override { return TokenOf(options_); }
+
+  Status Diagnose() const override {
+    std::lock_guard lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (now - diagnosed_at_ < kDiagnosisLasts) return diagnosis_;
+    diagnosis_ = DiagnoseConnection({.address = options_.address,
+                                     .tls = options_.tls,
+                                     .ca_file = options_.ca_file,
+                                     .cert_file = options_.cert_file,
+                                     .key_file = options_.key_file,
+                                     .timeout = kDiagnosisTimeout});
+    diagnosed_at_ = std::chrono::steady_clock::now();
+    return diagnosis_;
+  }
 
  private:
-  ChannelOptions options_;
-  std::shared_ptr<grpc::Channel> channel_;
+  const ChannelOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  mutable std::mutex mutex_;  // guards what follows
+  mutable Status diagnosis_;
+  mutable std::chrono::steady_clock::time_point diagnosed_at_;
 };
 
-// An option that may be absent.
-Status ReadIfGiven(const char* field, const std::string& path, std::string* out) {
-  return path.empty() ? OkStatus() : ReadPem(field, path, out);
+// What gRPC would find out by itself, much later and in fewer words.
+Status CheckFiles(const ChannelOptions& options) {
+  if (options.cert_file.empty() != options.key_file.empty()) {
+    return Status(Code::kInvalidArgument, options.cert_file.empty() ? "tls_cert: missing beside tls_key"
+                                                                    : "tls_key: missing beside tls_cert");
+  }
+  if (!options.ca_file.empty()) FS_RETURN_IF_ERROR(TlsRoots::Load("tls_ca", options.ca_file).status());
+  if (options.cert_file.empty()) return OkStatus();
+  return TlsIdentity::Load("tls_cert", options.cert_file, "tls_key", options.key_file).status();
+}
+
+Status CheckToken(const ChannelOptions& options, const std::string& host) {
+  FS_ASSIGN_OR_RETURN(const std::string token, TokenOf(options));
+  for (const char c : token) {
+    // gRPC would end the process over such a header.
+    if (c <= ' ' || c > '~') return Status(Code::kInvalidArgument, "token: has bytes that no token has");
+  }
+  const bool here = host == "localhost" || host == "[::1]" || host.starts_with("127.");
+  if (token.empty() || options.tls || here) return OkStatus();
+  return Status(Code::kInvalidArgument, "token: would travel unencrypted to " + options.address +
+                                            "; give --tls, or --tls-ca with the CA of its certificate");
 }
 
 Result<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const ChannelOptions& options) {
   if (!options.tls) return grpc::InsecureChannelCredentials();
-  grpc::SslCredentialsOptions tls;
-  FS_RETURN_IF_ERROR(ReadIfGiven("ca_file", options.ca_file, &tls.pem_root_certs));
-  FS_RETURN_IF_ERROR(ReadIfGiven("cert_file", options.cert_file, &tls.pem_cert_chain));
-  FS_RETURN_IF_ERROR(ReadIfGiven("key_file", options.key_file, &tls.pem_private_key));
-  return grpc::SslCredentials(tls);
+  namespace tls = grpc::experimental;
+  tls::TlsChannelCredentialsOptions client;
+  if (!options.ca_file.empty() || !options.cert_file.empty()) {
+    client.set_certificate_provider(std::make_shared<tls::FileWatcherCertificateProvider>(
+        options.key_file, options.cert_file, options.ca_file, options.reload_seconds));
+  }
+  if (!options.ca_file.empty()) client.watch_root_certs();
+  if (!options.cert_file.empty()) client.watch_identity_key_cert_pairs();
+  return tls::TlsCredentials(client);
 }
 
 }  // namespace
@@ -45,6 +107,9 @@ Result<std::shared_ptr<Channel>> Channel::Create(ChannelOptions options) {
   if (colon == std::string::npos || colon == 0 || colon + 1 == options.address.size()) {
     return Status(Code::kInvalidArgument, "address: '" + options.address + "' is not HOST:PORT");
   }
+  options.tls |= !options.ca_file.empty() || !options.cert_file.empty() || !options.key_file.empty();
+  FS_RETURN_IF_ERROR(CheckFiles(options));
+  FS_RETURN_IF_ERROR(CheckToken(options, options.address.substr(0, colon)));
   FS_ASSIGN_OR_RETURN(const auto credentials, Credentials(options));
   grpc::ChannelArguments arguments;
   const int limit = static_cast<int>(options.max_message_bytes);

@@ -22,11 +22,9 @@ constexpr size_t kMaxReplies = 4096;
 class StreamImpl final : public IngestStream,
                          private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  explicit StreamImpl(const std::shared_ptr<Channel>& channel)
+  StreamImpl(const std::shared_ptr<Channel>& channel, const std::string& token)
       : channel_(channel), stub_(GrpcChannel(*channel)) {
-    if (!channel->options().token.empty()) {
-      context_.AddMetadata("authorization", "Bearer " + channel->options().token);
-    }
+    if (!token.empty()) context_.AddMetadata("authorization", "Bearer " + token);
     stub_.PrepareBidiStreamingCall(&context_, kMethod, grpc::StubOptions(), this);
     AddHold();
     StartRead(&incoming_);
@@ -145,10 +143,15 @@ class StreamImpl final : public IngestStream,
 Result<std::unique_ptr<IngestStream>> OpenIngestStream(const std::shared_ptr<Channel>& channel,
                                                        std::chrono::milliseconds connect_timeout) {
   if (!GrpcChannel(*channel)->WaitForConnected(std::chrono::system_clock::now() + connect_timeout)) {
+    // A connection that only takes long is left to itself.
+    if (GrpcChannel(*channel)->GetState(false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+      FS_RETURN_IF_ERROR(channel->Diagnose());
+    }
     return Status(Code::kUnavailable, "no connection to " + channel->options().address + " within " +
                                           std::to_string(connect_timeout.count()) + " ms");
   }
-  return std::unique_ptr<IngestStream>(std::make_unique<StreamImpl>(channel));
+  FS_ASSIGN_OR_RETURN(const std::string token, channel->Token());
+  return std::unique_ptr<IngestStream>(std::make_unique<StreamImpl>(channel, token));
 }
 
 }  // namespace foreshock::rpc

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "bytes.h"
+#include "foreshock/rpc/call_info.h"
 #include "foreshock/rpc/status.h"
 
 namespace foreshock::rpc {
@@ -135,25 +136,10 @@ class IngestReactor final : public Reactor {
   grpc::ByteBuffer incoming_;
 };
 
-std::string Token(const grpc::CallbackServerContext& context) {
-  constexpr std::string_view kBearer = "Bearer ";
-  const auto it = context.client_metadata().find("authorization");
-  if (it == context.client_metadata().end()) return "";
-  const std::string_view value(it->second.data(), it->second.size());
-  return value.starts_with(kBearer) ? std::string(value.substr(kBearer.size())) : "";
-}
-
-std::string Identity(const grpc::CallbackServerContext& context) {
-  const auto auth = context.auth_context();
-  if (auth == nullptr || !auth->IsPeerAuthenticated()) return "";
-  const auto names = auth->GetPeerIdentity();
-  return names.empty() ? "" : std::string(names[0].data(), names[0].size());
-}
-
 }  // namespace
 
 Reactor* RawIngestService::Stream(grpc::CallbackServerContext* context) {
-  return new IngestReactor(factory_, PeerInfo{context->peer(), Token(*context), Identity(*context)});
+  return new IngestReactor(factory_, PeerOf(*context));
 }
 
 }  // namespace foreshock::rpc

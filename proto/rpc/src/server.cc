@@ -1,11 +1,13 @@
 #include "foreshock/rpc/server.h"
 
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include "foreshock/base/tls_identity.h"
 #include "ingest_reactor.h"
-#include "read_pem.h"
 
 namespace foreshock::rpc {
 namespace {
@@ -14,15 +16,19 @@ constexpr int kMinPingIntervalMs = 10'000;  // clients ping every minute (channe
 
 Result<std::shared_ptr<grpc::ServerCredentials>> Credentials(const ServerOptions& options) {
   if (options.cert_file.empty()) return grpc::InsecureServerCredentials();
+  // gRPC reads the files itself, later and again, and says nothing to anybody: they are looked at here first.
+  FS_RETURN_IF_ERROR(
+      TlsIdentity::Load("cert_file", options.cert_file, "key_file", options.key_file).status());
   const bool mutual = !options.client_ca_file.empty();
-  grpc::SslServerCredentialsOptions tls(mutual ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
-                                               : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
-  grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
-  FS_RETURN_IF_ERROR(ReadPem("cert_file", options.cert_file, &pair.cert_chain));
-  FS_RETURN_IF_ERROR(ReadPem("key_file", options.key_file, &pair.private_key));
-  tls.pem_key_cert_pairs.push_back(pair);
-  if (mutual) FS_RETURN_IF_ERROR(ReadPem("client_ca_file", options.client_ca_file, &tls.pem_root_certs));
-  return grpc::SslServerCredentials(tls);
+  if (mutual) FS_RETURN_IF_ERROR(TlsRoots::Load("client_ca_file", options.client_ca_file).status());
+  namespace tls = grpc::experimental;
+  tls::TlsServerCredentialsOptions server(std::make_shared<tls::FileWatcherCertificateProvider>(
+      options.key_file, options.cert_file, options.client_ca_file, options.reload_seconds));
+  server.watch_identity_key_cert_pairs();
+  if (mutual) server.watch_root_certs();
+  server.set_cert_request_type(mutual ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
+                                      : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  return tls::TlsServerCredentials(server);
 }
 
 class ServerImpl final : public Server {
@@ -42,6 +48,9 @@ class ServerImpl final : public Server {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT,
                                0);  // two servers on one port would share its streams
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_calls_per_connection);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, options.handshake_timeout_ms);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, options.idle_connection_ms);
     if (ingest_ != nullptr) builder.RegisterService(ingest_.get());
     for (grpc::Service* service : services) builder.RegisterService(service);
     server_ = builder.BuildAndStart();

@@ -17,18 +17,27 @@ namespace foreshock::rpc {
 struct ChannelOptions {
   std::string address;              // host:port
   std::string token;                // bearer token; empty: none
+  std::string token_file;           // its first line is the token, read anew for each call; wins over `token`
   std::string ca_file;              // TLS roots; empty with tls: the system's
   std::string cert_file, key_file;  // mTLS; empty: none
-  bool tls = false;
+  bool tls = false;                 // one of the three files means TLS, too
+  unsigned reload_seconds = 30;     // how often the three files are looked at for changes
   size_t max_message_bytes = 16u << 20;
 };
 
 // A connection that streams and calls share. Connects lazily and reconnects by itself. Thread-safe.
 class Channel {
  public:
+  // kInvalidArgument naming the field for an address that is none, files that cannot be used, or a token that
+  // would travel unencrypted to another machine.
   static Result<std::shared_ptr<Channel>> Create(ChannelOptions options);
   virtual ~Channel() = default;
   virtual const ChannelOptions& options() const = 0;
+  // The bearer token as it is now; empty: none. kInvalidArgument when its file cannot be read.
+  virtual Result<std::string> Token() const = 0;
+  // Why no connection comes about, in words that say what to do: tries once by itself, which takes up to a
+  // second, and remembers the answer for a few. Ok when it finds nothing wrong.
+  virtual Status Diagnose() const = 0;
 };
 
 // One Ingest.Stream call. Write and Read may be called from two threads, each from one at a time. After a
@@ -47,7 +56,8 @@ class IngestStream {
   virtual void Cancel() = 0;
 };
 
-// Opens a stream; kUnavailable when there is no connection within `connect_timeout`.
+// Opens a stream. Without a connection within `connect_timeout`: kUnavailable, or what Channel::Diagnose
+// says.
 Result<std::unique_ptr<IngestStream>> OpenIngestStream(const std::shared_ptr<Channel>& channel,
                                                        std::chrono::milliseconds connect_timeout);
 

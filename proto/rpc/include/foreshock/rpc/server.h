@@ -17,14 +17,20 @@ namespace foreshock::rpc {
 
 struct ServerOptions {
   std::string address = "127.0.0.1:0";  // port 0: any free one
-  std::string cert_file, key_file;      // TLS when set
-  std::string client_ca_file;           // mTLS when set
-  size_t max_message_bytes = 16u << 20;
+  // TLS when set, and mTLS: clients need a certificate that leads to client_ca_file. The files are read again
+  // when they change, every reload_seconds; connections that stand keep what they have.
+  std::string cert_file, key_file, client_ca_file;
+  unsigned reload_seconds = 10;
+  size_t max_message_bytes = 16u << 20;  // of what clients send; longer ones get RESOURCE_EXHAUSTED
+  int max_calls_per_connection = 2048;   // at a time; more wait at the client
+  int handshake_timeout_ms = 20'000;     // for TLS and HTTP/2 to be agreed on
+  int idle_connection_ms = 15 * 60'000;  // without a call: told to go away
 };
 
 class Server {
  public:
-  // Listens at once. `ingest` may be null. `services` are not owned. Both must outlive the Server.
+  // Listens at once. kInvalidArgument naming cert_file, key_file or client_ca_file. `ingest` may be null.
+  // `services` are not owned. Both must outlive the Server.
   static Result<std::unique_ptr<Server>> Start(const ServerOptions& options, IngestHandlerFactory* ingest,
                                                const std::vector<grpc::Service*>& services);
   virtual ~Server() = default;  // stops
