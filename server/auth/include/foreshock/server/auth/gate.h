@@ -21,9 +21,9 @@ namespace foreshock::auth {
 
 // What a call brings along.
 struct Credentials {
-  std::string token;        // bearer token; empty: none
-  std::string certificate;  // name in the client's verified certificate; empty: none
-  std::string address;      // of the other end, as the library tells it
+  std::string token = {};        // bearer token; empty: none
+  std::string certificate = {};  // name in the client's verified certificate; empty: none
+  std::string address = {};      // of the other end, as the library tells it
 };
 
 // A call's maker. Cheap to copy.
@@ -52,8 +52,8 @@ class Caller {
 };
 
 struct GateOptions {
-  std::string tokens_file;    // empty: calls need no token
-  std::string control_token;  // empty: none
+  std::string tokens_file = {};    // empty: calls need no token
+  std::string control_token = {};  // empty: none
   const Clock* clock = &SystemClock::Instance();
 };
 
