@@ -16,7 +16,7 @@ class Fault:
           mlp, residual           the MLP's output, or the residual stream, moved by `size` ulp away from zero
           bf16_pv                 P V with unnormalised P summed up key block by key block in bf16 (arXiv 2510.04212); no size
           bf16_stream             streaming softmax whose running output is kept in bf16; no size
-    layer, head: None is all of them.
+    layer, head: None is all of them. last: sizes rise by equal factors from `size` in the first head to `last` in the last one.
     """
 
     kind: str = "none"
@@ -24,6 +24,7 @@ class Fault:
     step: int = 0
     layer: int | None = None
     head: int | None = None
+    last: float | None = None
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -31,35 +32,57 @@ class Fault:
 
     @staticmethod
     def parse(text):
-        """KIND[:SIZE][@STEP][/LAYER[.HEAD]], e.g. output:8@800, delta:0.0005@800/2.1, bf16_pv@0."""
+        """KIND[:SIZE[~LAST]][@STEP][/LAYER[.HEAD]], e.g. output:8@800, delta:0.0005@800/2.1, output:0.01~2@0, bf16_pv@0."""
         text, _, place = text.partition("/")
         text, _, step = text.partition("@")
         kind, _, size = text.partition(":")
         layer, _, head = place.partition(".")
-        return Fault(kind, float(size or 0), int(step or 0), int(layer) if layer else None, int(head) if head else None)
+        size, _, last = size.partition("~")
+        return Fault(kind, float(size or 0), int(step or 0), int(layer) if layer else None, int(head) if head else None,
+                     float(last) if last else None)
+
+    def size_of(self, index, count):
+        """Size in head `index` of all `count` heads; 1 for kinds without one."""
+        if self.kind.startswith("bf16"):
+            return 1.0
+        if self.last is None:
+            return self.size
+        return self.size * (self.last / self.size) ** (index / max(count - 1, 1))
+
+
+@dataclasses.dataclass
+class Strength:
+    """One kind of fault in one layer. rows: the copies that have it, [n]; size: [n, heads]; whole: sizes are whole numbers."""
+
+    rows: torch.Tensor
+    size: torch.Tensor
+    whole: bool
 
 
 class Strengths:
-    """Sizes of one step as tensors [copies, heads] a layer; None where no copy has the fault, which costs nothing then."""
+    """The faults of all copies that are on at `step`, as tensors on the device, made once and kept."""
 
     def __init__(self, faults, layers, heads, step, device="cpu"):
-        self._faults, self._shape, self._step, self._device = faults, (layers, heads), step, device
-        self._made = {}
+        self._shape, self._device, self._made = (layers, heads), device, {}
+        self._on = [(r, f) for r, f in enumerate(faults) if f.kind != "none" and step >= f.step]
 
     def of(self, kind, layer):
-        """[copies, heads] of sizes (1 for kinds without one), or None."""
+        """Strength, or None where no copy has this fault in this layer."""
         if (kind, layer) not in self._made:
             self._made[kind, layer] = self._make(kind, layer)
         return self._made[kind, layer]
 
     def _make(self, kind, layer):
-        size = torch.zeros(len(self._faults), self._shape[1])
-        for r, fault in enumerate(self._faults):
-            if fault.kind != kind or self._step < fault.step or fault.layer not in (None, layer):
-                continue
-            value = 1.0 if kind.startswith("bf16") else fault.size
-            size[r, slice(None) if fault.head is None else fault.head] = value
-        return size.to(self._device) if bool(size.any()) else None
+        on = [(r, f) for r, f in self._on if f.kind == kind and f.layer in (None, layer)]
+        if not on:
+            return None
+        layers, heads = self._shape
+        size = torch.zeros(len(on), heads)
+        for i, (_, fault) in enumerate(on):
+            for head in range(heads) if fault.head is None else (fault.head,):
+                size[i, head] = fault.size_of(layer * heads + head, layers * heads)
+        rows = torch.tensor([r for r, _ in on], device=self._device)
+        return Strength(rows, size.to(self._device), bool((size == size.round()).all()))
 
 
 def ulp(x):
@@ -69,9 +92,12 @@ def ulp(x):
                                                                                      exponent - 8))
 
 
-def away_from_zero(x, size, random=False):
-    """x moved by `size` ulp away from zero, or each element to a side of its own."""
-    sign = torch.sign(x)
+def moved(x, size, random=False, whole=True):
+    """x moved by `size` ulp away from zero, or each element to a random side, in x's dtype. Sizes that are not `whole` are rounded up
+    or down by chance, so that their mean is right even where x has no finer steps."""
+    side = torch.sign(x.float())
     if random:
-        sign = torch.where(torch.rand_like(x) < 0.5, -1.0, 1.0)
-    return x + sign * size * ulp(x)
+        side = torch.where(torch.rand_like(side) < 0.5, -1.0, 1.0)
+    if not whole:
+        size = torch.floor(size + torch.rand_like(side))
+    return (x.float() + side * size * ulp(x)).to(x.dtype)

@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .attention import Attention, qk_norm
-from .faults import away_from_zero
+from .attention import Attention, Normalise
+from .faults import moved
+from .switches import Switches
 
 
 @dataclasses.dataclass
@@ -25,16 +26,20 @@ class Shape:
 
 
 class StackedGPT(nn.Module):
-    """All copies begin with the same weights. Linear weights are [copies, out, in]; no biases."""
+    """Copies of one seed begin with the same weights. Linear weights are [copies, out, in]; no biases.
 
-    def __init__(self, shape, seed=0, device="cpu"):
+    seeds: one number for all copies, or one each. `qk_norm` and `v_norm` are switches [layers, copies].
+    """
+
+    def __init__(self, shape, seeds=0, device="cpu"):
         super().__init__()
         self.shape = shape
-        generator = torch.Generator().manual_seed(seed)
+        seeds = [seeds] * shape.copies if isinstance(seeds, int) else list(seeds)
+        generators = {seed: torch.Generator().manual_seed(seed) for seed in seeds}
 
         def make(*size, std=0.02):
-            one = torch.randn(*size, generator=generator) * std
-            return nn.Parameter(one.expand(shape.copies, *size).clone().to(device))
+            one = {seed: (torch.randn(*size, generator=g) * std).to(device) for seed, g in generators.items()}
+            return nn.Parameter(torch.stack([one[seed] for seed in seeds]))
 
         d, deep = shape.dim, (2 * shape.layers) ** -0.5
         ones = lambda: nn.Parameter(torch.ones(shape.copies, d, device=device))
@@ -44,10 +49,10 @@ class StackedGPT(nn.Module):
         self.out = nn.ParameterList([make(d, d, std=0.02 * deep) for _ in range(shape.layers)])
         self.up = nn.ParameterList([make(4 * d, d) for _ in range(shape.layers)])
         self.down = nn.ParameterList([make(d, 4 * d, std=0.02 * deep) for _ in range(shape.layers)])
-        self.normalise = torch.zeros(shape.layers, shape.copies, dtype=torch.bool, device=device)  # the guard's switches
+        self.qk_norm, self.v_norm = (Switches(shape.layers, shape.copies, device) for _ in range(2))
 
     def _norm(self, x, index):
-        return F.layer_norm(x, x.shape[-1:]) * self.norms[index][:, None, None]
+        return F.layer_norm(x, x.shape[-1:]) * self.norms[index][:, None, None].to(x.dtype)
 
     def _linear(self, x, weight):
         r, b, s, _ = x.shape
@@ -58,26 +63,37 @@ class StackedGPT(nn.Module):
         return x.view(r, b, s, self.shape.heads, self.shape.head_dim).transpose(2, 3)
 
     def _perturbed(self, x, strengths, kind, layer):
-        size = strengths.of(kind, layer)
-        return x if size is None else x + (away_from_zero(x.detach(), size[:, :1, None, None]) - x.detach())
+        fault = strengths.of(kind, layer)
+        if fault is None:
+            return x
+        part = x.detach()[fault.rows]
+        return x.index_add(0, fault.rows, moved(part, fault.size[:, :1, None, None], False, fault.whole) - part)
+
+    def _embedded(self, tokens):
+        """[copies, batch, seq, dim] of tokens [copies or 1, batch, seq]."""
+        r, words = self.shape.copies, self.shape.vocabulary
+        numbers = tokens.expand(r, *tokens.shape[1:]) + words * torch.arange(r, device=tokens.device)[:, None, None]
+        return F.embedding(numbers, self.tokens.flatten(0, 1)) + self.places[:, None, : tokens.shape[-1]]
 
     def forward(self, tokens, targets, strengths, measure=None, dtype=torch.float32):
-        """Mean loss of each copy, [copies]; tokens, targets: [batch, seq], the same for all copies."""
+        """Mean loss of each copy, [copies]; tokens, targets: [batch, seq], the same for all copies, or [copies, batch, seq]."""
         r = self.shape.copies
-        x = (self.tokens[:, tokens] + self.places[:, None, : tokens.shape[1]]).to(dtype)
+        tokens, targets = (t if t.dim() == 3 else t[None] for t in (tokens, targets))
+        x = self._embedded(tokens).to(dtype)
         for layer in range(self.shape.layers):
-            y = self._norm(x, 2 * layer).to(dtype)
+            y = self._norm(x, 2 * layer)
             q, k, v = (self._heads(self._linear(y, w[layer])) for w in (self.q, self.k, self.v))
-            on = self.normalise[layer]
-            if bool(on.any()):
-                q, k = qk_norm(q, on), qk_norm(k, on)
+            if (rows := self.qk_norm.rows(layer)) is not None:
+                q, k = Normalise.apply(q, rows), Normalise.apply(k, rows)
+            if (rows := self.v_norm.rows(layer)) is not None:
+                v = Normalise.apply(v, rows)
             o = Attention.apply(q, k, v, self.shape.head_dim**-0.5, strengths, layer, measure)
             x = x + self._linear(o.transpose(2, 3).reshape(x.shape), self.out[layer])
-            y = self._linear(F.gelu(self._linear(self._norm(x, 2 * layer + 1).to(dtype), self.up[layer])), self.down[layer])
+            y = self._linear(F.gelu(self._linear(self._norm(x, 2 * layer + 1), self.up[layer])), self.down[layer])
             x = x + self._perturbed(y, strengths, "mlp", layer)
             x = self._perturbed(x, strengths, "residual", layer)
-        logits = self._linear(self._norm(x, 2 * self.shape.layers).to(dtype), self.tokens).float()
-        wanted = targets.expand(r, *targets.shape)
+        logits = self._linear(self._norm(x, 2 * self.shape.layers), self.tokens).float()
+        wanted = targets.expand(r, *targets.shape[1:])
         loss = F.cross_entropy(logits.flatten(0, 2), wanted.flatten(), reduction="none")
         return loss.view(r, -1).mean(1)
 
@@ -93,7 +109,7 @@ class StackedAdamW:
     @torch.no_grad()
     def clip(self, limit):
         """Gradient norm of each copy before clipping, [copies]; limit: number or [copies], 0 is none."""
-        norm = sum(p.grad.float().flatten(1).square().sum(1) for p in self.parameters).sqrt()
+        norm = sum(torch.linalg.vector_norm(p.grad.flatten(1), dim=1).square() for p in self.parameters).sqrt()
         limit = torch.as_tensor(limit, dtype=torch.float32, device=norm.device).expand_as(norm)
         factor = torch.where((limit > 0) & (norm > limit), limit / (norm + 1e-6), torch.ones_like(norm))
         for p in self.parameters:
@@ -105,11 +121,16 @@ class StackedAdamW:
         """factor: of the schedule, on every copy's own rate."""
         self.t += 1
         b1, b2 = self.betas
+        corrected = (1 - b2**self.t) ** 0.5
+        rates = self.rates * factor
+        if rates.device != self.parameters[0].device:
+            rates = rates.to(self.parameters[0].device, non_blocking=True)
         for p, (m, v) in zip(self.parameters, self.state):
-            rate = (self.rates.to(p.device) * factor).view(-1, *[1] * (p.dim() - 1))
+            rate = rates.view(-1, *[1] * (p.dim() - 1))
             m.lerp_(p.grad, 1 - b1)
             v.mul_(b2).addcmul_(p.grad, p.grad, value=1 - b2)
             if p.dim() > 2:
                 p.mul_(1 - rate * self.weight_decay)
-            p.sub_(rate * (m / (1 - b1**self.t)) / ((v / (1 - b2**self.t)).sqrt() + self.eps))
+            divisor = v.sqrt().div_(corrected).add_(self.eps).div_(rate / (1 - b1**self.t))
+            p.addcdiv_(m, divisor, value=-1)
             p.grad = None

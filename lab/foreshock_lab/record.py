@@ -19,7 +19,7 @@ class Recorder:
 
     def __init__(self, model, names, address_of, weight_decay, every, row_every, guards):
         shape = model.shape
-        self.monitors, self.guards, self._views = [], [], []
+        self.monitors, self.guards, self._views, self._awake = [], [], [], []
         for r, name in enumerate(names):
             view = nn.ModuleList(_Heads(model.q[i].data[r], model.k[i].data[r]) for i in range(shape.layers))
             for heads in view:
@@ -27,7 +27,8 @@ class Recorder:
                                    scale=shape.head_dim**-0.5, causal=True, weight_decay=weight_decay)
             monitor = foreshock.watch(
                 view, run=name, address=address_of(name), framework="foreshock lab", model_name="GPT", step=0, budget=1.0,
-                attention_every_steps=every, spectra_every_steps=every, row_every=row_every)
+                attention_every_steps=every, spectra_every_steps=every, row_every=row_every, queue_frames=1024,
+                flush_timeout_ms=30_000)  # many runs share the threads of one process
             self._views.append(view)
             self.monitors.append(monitor)
             self.guards.append(foreshock.guard(monitor, "qk_norm") if guards[r] else None)
@@ -35,15 +36,16 @@ class Recorder:
     def begin(self):
         for monitor in self.monitors:
             monitor.begin()
+        self._awake = [(r, m) for r, m in enumerate(self.monitors) if m.awake and not m.closed]
 
     def measure(self, layer, q, k, v, o, d_o, dq):
         """Called by Attention's backward with tensors of all copies."""
-        for r, monitor in enumerate(self.monitors):
-            if monitor.awake and not monitor.closed:
-                monitor.taps[layer].backward(dq[r], d_o[r], q[r], k[r], v[r], o[r], None, True, True)
+        for r, monitor in self._awake:
+            monitor.taps[layer].backward(dq[r], d_o[r], q[r], k[r], v[r], o[r], None, True, True)
 
     def end(self, losses, norms, rates, tokens):
-        for monitor, loss, norm, rate in zip(self.monitors, losses.tolist(), norms.tolist(), rates):
+        """losses, norms: [copies], where they lie; nothing waits for a device."""
+        for monitor, loss, norm, rate in zip(self.monitors, losses.unbind(), norms.unbind(), rates):
             monitor.step(loss=loss, tokens=tokens, grad_norm=norm, learning_rate=rate)
 
     def triggered(self):

@@ -1,23 +1,28 @@
 """python -m foreshock_lab.train: trains copies side by side, each with its own rate, fault and action, and records them all.
 
-    --copy NAME[,lr=1e-3][,fault=KIND:SIZE@STEP/LAYER.HEAD][,action=none|qk_norm|clip|rate][,always_norm]
+    --copy NAME[,lr=1e-3][,seed=0][,fault=KIND:SIZE@STEP/LAYER.HEAD][,action=ACTION][,always_norm]
 
-action: what to do where the guard triggers: normalise q and k of that layer, clip gradients at 0.1 instead of 1, or take a tenth of the
-learning rate. `always_norm`: normalised from the first step.
+Actions where the guard triggers: qk_norm, v_norm (normalise q and k, or v, of that layer), clip (gradients at 0.1 instead of 1), rate (a
+tenth of the learning rate). Actions from the fault's onset on: project, project_elsewhere (see projection.py). `always_norm`: q and k are
+normalised from the first step on. seed: of the first weights and of the batches.
 """
 
 import argparse
 import dataclasses
 import math
 import pathlib
+import time
 
 import torch
 
 from .faults import Fault, Strengths
 from .model import Shape, StackedAdamW, StackedGPT
+from .projection import Projection
 from .record import Recorder
 
-ACTIONS = ("none", "qk_norm", "clip", "rate")
+TRIGGERED = ("qk_norm", "v_norm", "clip", "rate")  # by the guard's trigger
+PROJECTING = ("project", "project_elsewhere")  # from the fault's onset on
+ACTIONS = ("none", *TRIGGERED, *PROJECTING)
 
 
 @dataclasses.dataclass
@@ -27,6 +32,7 @@ class Copy:
     fault: Fault = Fault()
     action: str = "none"
     always_norm: bool = False
+    seed: int = 0
 
     @staticmethod
     def parse(text):
@@ -36,6 +42,8 @@ class Copy:
             key, _, value = part.partition("=")
             if key == "lr":
                 copy.lr = float(value)
+            elif key == "seed":
+                copy.seed = int(value)
             elif key == "fault":
                 copy.fault = Fault.parse(value)
             elif key == "action" and value in ACTIONS:
@@ -43,7 +51,7 @@ class Copy:
             elif key == "always_norm":
                 copy.always_norm = True
             else:
-                raise ValueError(f"copy {name}: '{part}', expected lr=, fault=, action= ({', '.join(ACTIONS)}), always_norm")
+                raise ValueError(f"copy {name}: '{part}', expected lr=, seed=, fault=, action= ({', '.join(ACTIONS)}), always_norm")
         return copy
 
 
@@ -57,12 +65,21 @@ def text_of(folders):
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
-def batch(data, size, length, seed, step, device):
-    """The same for all copies; depends on seed and step alone."""
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
-    starts = torch.randint(len(data) - length - 1, (size,), generator=generator)
-    rows = torch.stack([data[s: s + length + 1] for s in starts.tolist()]).long().to(device)
-    return rows[:, :-1], rows[:, 1:]
+class Batches:
+    """Tokens and targets [copies, batch, seq] of a step: copies of one seed see the same. They depend on seed and step alone."""
+
+    def __init__(self, data, size, length, seeds, device):
+        self._data, self._size, self._length = data.to(device), size, length
+        self._unique = sorted(set(seeds))
+        self._of = torch.tensor([self._unique.index(s) for s in seeds], device=device)
+        self._reach = torch.arange(length + 1, device=device)
+
+    def at(self, step):
+        starts = [torch.randint(len(self._data) - self._length - 1, (self._size,),
+                                generator=torch.Generator().manual_seed(seed * 1_000_003 + step)) for seed in self._unique]
+        starts = torch.stack(starts).to(self._reach.device, non_blocking=True)
+        rows = self._data[starts[:, :, None] + self._reach].long()[self._of]
+        return rows[..., :-1], rows[..., 1:]
 
 
 def schedule(step, steps, warm_up):
@@ -72,45 +89,97 @@ def schedule(step, steps, warm_up):
     return 0.55 + 0.45 * math.cos(math.pi * (step - warm_up) / max(steps - warm_up, 1))
 
 
-def train(copies, shape, data, steps, size, seed=0, device="cpu", dtype=torch.float32, address_of=None, every=20, row_every=8,
-          weight_decay=0.1, warm_up=100, say=None):
-    """Trains; returns (losses [steps, copies], model). address_of(name): where a copy's record goes; None: nothing is recorded."""
-    model = StackedGPT(shape, seed, device)
-    optimizer = StackedAdamW(model.parameters(), [c.lr for c in copies], weight_decay=weight_decay)
-    model.normalise[:, [c.always_norm for c in copies]] = True
-    recorder = Recorder(model, [c.name for c in copies], address_of, weight_decay, every, row_every,
-                        [c.action != "none" for c in copies]) if address_of else None
-    faults, losses = [c.fault for c in copies], []
-    acted = torch.zeros(len(copies), dtype=torch.bool)
-    torch.manual_seed(seed)
-    for step in range(steps):
-        if recorder is not None:
-            recorder.begin()
-            acted = _act(recorder.triggered(), copies, model, acted)
-        strengths = Strengths(faults, shape.layers, shape.heads, step, device)
-        loss = model(*batch(data, size, shape.context, seed, step, device), strengths,
-                     recorder.measure if recorder is not None else None, dtype)
+class Session:
+    """A model of all copies in training. address_of(name): where a copy's record goes; None: nothing is recorded.
+
+    horizon: steps of the learning rate's schedule; None: as many as are trained.
+    """
+
+    def __init__(self, copies, shape, data, size, device="cpu", dtype=torch.float32, address_of=None, every=20, row_every=8,
+                 weight_decay=0.1, warm_up=100, horizon=None):
+        self.copies, self.shape, self.device, self.dtype = copies, shape, device, dtype
+        self._warm_up, self._horizon, self._tokens = warm_up, horizon, size * shape.context
+        seeds = [c.seed for c in copies]
+        self.model = StackedGPT(shape, seeds, device)
+        self.optimizer = StackedAdamW(self.model.parameters(), [c.lr for c in copies], weight_decay=weight_decay)
+        self.model.qk_norm.turn_on(torch.tensor([c.always_norm for c in copies]).expand(shape.layers, -1))
+        self._batches = Batches(data, size, shape.context, seeds, device)
+        self.recorder = Recorder(self.model, [c.name for c in copies], address_of, weight_decay, every, row_every,
+                                 [c.action in TRIGGERED for c in copies]) if address_of else None
+        self._projection = self._make_projection()
+        self._acts = {a: torch.tensor([c.action == a for c in copies]) for a in TRIGGERED}
+        self._acted = torch.zeros(len(copies), dtype=torch.bool)
+        self._strengths, self._on = None, None
+        self._take_limits()
+        torch.manual_seed(seeds[0])
+
+    def _make_projection(self):
+        rows = [r for r, c in enumerate(self.copies) if c.action in PROJECTING]
+        return Projection(self.model, rows, [self.copies[r].fault.step for r in rows],
+                          [self.copies[r].action == "project_elsewhere" for r in rows]) if rows else None
+
+    def _faults(self, step):
+        on = [step >= c.fault.step for c in self.copies]
+        if on != self._on:
+            self._on = on
+            self._strengths = Strengths([c.fault for c in self.copies], self.shape.layers, self.shape.heads, step, self.device)
+        return self._strengths
+
+    def _act(self):
+        """Switches what the guards ask for; from then on a copy counts as acted upon."""
+        triggered = self.recorder.triggered()
+        self.model.qk_norm.turn_on(triggered & self._acts["qk_norm"])
+        self.model.v_norm.turn_on(triggered & self._acts["v_norm"])
+        acted = self._acted | triggered.any(0)
+        if not torch.equal(acted, self._acted):
+            self._acted = acted
+            self._take_limits()
+
+    def _take_limits(self):
+        """Each copy's clipping and rate, on the device; made anew only when a guard has triggered, because that waits."""
+        clipped, slowed = ((self._acted & self._acts[a]).float() for a in ("clip", "rate"))
+        self._rates = [c.lr * (0.1 if slow else 1.0) for c, slow in zip(self.copies, slowed.tolist())]
+        self._clip_at = (1 - 0.9 * clipped).to(self.device)
+        self.optimizer.rates = torch.tensor(self._rates, device=self.device)
+
+    def step(self, step, steps):
+        """One step of all copies; returns their losses, [copies], on the device. Waits for nothing."""
+        if self.recorder is not None:
+            self.recorder.begin()
+            self._act()
+        loss = self.model(*self._batches.at(step), self._faults(step), self.recorder.measure if self.recorder else None, self.dtype)
         loss.sum().backward()  # each copy's gradient is its own loss's
-        norms = optimizer.clip(torch.tensor([0.1 if a and c.action == "clip" else 1.0 for a, c in zip(acted, copies)]))
-        factor = schedule(step, steps, warm_up)
-        rates = [c.lr * (0.1 if a and c.action == "rate" else 1.0) for a, c in zip(acted, copies)]
-        optimizer.rates = torch.tensor(rates)
-        optimizer.step(factor)
-        losses.append(loss.detach().cpu())
-        if recorder is not None:
-            recorder.end(losses[-1], norms.cpu(), [rate * factor for rate in rates], size * shape.context)
-        if say is not None:
-            say(step, losses[-1])
-    if recorder is not None:
-        recorder.close()
-    return torch.stack(losses), model
+        norms = self.optimizer.clip(self._clip_at)
+        factor = schedule(step, self._horizon or steps, self._warm_up)
+        if self._projection is not None:
+            self._projection.before(step)
+        self.optimizer.step(factor)
+        if self._projection is not None:
+            self._projection.after(step)
+        loss = loss.detach()
+        if self.recorder is not None:
+            self.recorder.end(loss, norms, [rate * factor for rate in self._rates], self._tokens)
+        return loss
+
+    def close(self):
+        if self.recorder is not None:
+            self.recorder.close()
 
 
-def _act(triggered, copies, model, acted):
-    """Copies whose guard has triggered; normalises where that is a copy's action."""
-    chosen = torch.tensor([c.action == "qk_norm" for c in copies])
-    model.normalise |= (triggered & chosen).to(model.normalise.device)
-    return acted | triggered.any(0)
+def train(copies, shape, data, steps, size, say=None, until=None, check_every=20, **options):
+    """Trains; returns (losses [steps done, copies], model). until: a time.monotonic() after which no further step begins, looked at every
+    `check_every` steps. say(step, losses): called as often. Options: those of Session."""
+    session, losses = Session(copies, shape, data, size, **options), []
+    for step in range(steps):
+        losses.append(session.step(step, steps))
+        if step % check_every == 0 and (say is not None or until is not None):
+            now = losses[-1].cpu()  # waits
+            if say is not None:
+                say(step, now)
+            if until is not None and time.monotonic() >= until:
+                break
+    session.close()
+    return torch.stack(losses).cpu(), session.model
 
 
 def main():
@@ -118,7 +187,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--copy", action="append", required=True)
     for name, kind, default in (("layers", int, 4), ("heads", int, 4), ("head-dim", int, 64), ("context", int, 256),
-                                ("batch", int, 16), ("steps", int, 6000), ("seed", int, 0), ("every", int, 20),
+                                ("batch", int, 16), ("steps", int, 6000), ("every", int, 20),
                                 ("row-every", int, 8), ("warm-up", int, 100)):
         parser.add_argument("--" + name, type=kind, default=default)
     parser.add_argument("--text", action="append", default=[], help="folders of text; default: the current one")
@@ -129,9 +198,10 @@ def main():
     copies = [Copy.parse(text) for text in options.copy]
     shape = Shape(len(copies), options.layers, options.heads, options.head_dim, options.context)
     options.out.mkdir(parents=True, exist_ok=True)
-    train(copies, shape, text_of(options.text or ["."]), options.steps, options.batch, options.seed, options.device,
-          getattr(torch, options.dtype), lambda name: f"file:{options.out}/{name}.jsonl", options.every, options.row_every,
-          warm_up=options.warm_up, say=lambda step, loss: step % 100 or print(step, *(f"{x:.3f}" for x in loss.tolist())))
+    train(copies, shape, text_of(options.text or ["."]), options.steps, options.batch, device=options.device,
+          dtype=getattr(torch, options.dtype), address_of=lambda name: f"file:{options.out}/{name}.jsonl", every=options.every,
+          row_every=options.row_every, warm_up=options.warm_up, check_every=100,
+          say=lambda step, loss: print(step, *(f"{x:.3f}" for x in loss.tolist()), flush=True))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ os.environ.setdefault("FORESHOCK_LIBRARY", str(BUILD / "lib" / "libforeshock.so"
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "sdk" / "python" / "src")]
 torch.set_num_threads(1)
 
-from foreshock_lab.faults import Fault, Strengths, away_from_zero, ulp  # noqa: E402
+from foreshock_lab.faults import Fault, Strengths, moved, ulp  # noqa: E402
 from foreshock_lab.model import Shape, StackedGPT  # noqa: E402
 from foreshock_lab.train import Copy, train  # noqa: E402
 
@@ -36,7 +36,7 @@ def test_ulp_is_the_distance_of_bf16_neighbours():
     x = torch.tensor([1.0, 1.5, -2.0, 0.75, 3e-5, 0.0])
     y = (x.abs().bfloat16().view(torch.int16) + 1).view(torch.bfloat16).float() - x.abs().bfloat16().float()
     assert torch.equal(ulp(x)[:-1], y[:-1]) and ulp(x)[-1] == 0
-    assert torch.equal(away_from_zero(torch.tensor([1.0, -1.0]), 2.0), torch.tensor([1.0 + 2 / 128, -1.0 - 2 / 128]))
+    assert torch.equal(moved(torch.tensor([1.0, -1.0]), torch.tensor(2.0)), torch.tensor([1.0 + 2 / 128, -1.0 - 2 / 128]))
 
 
 def test_a_copy_among_others_trains_as_it_does_alone():
