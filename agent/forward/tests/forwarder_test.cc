@@ -44,6 +44,8 @@ class Handler final : public rpc::IngestHandler {
 
   void OnRecord(wire::Record record) override {
     std::lock_guard lock(memory_.mutex);
+    // What arrived behind the last one of a closed stream counts for nothing.
+    if (memory_.close_after != 0 && records_ >= memory_.close_after) return;
     wire::Reply reply;
     if (record.type == wire::RecordType::kHello) {
       const auto hello = wire::DecodeHello(record.payload).value();
@@ -211,8 +213,8 @@ TEST_F(ForwarderTest, BrokenStreamsAreResumedWithoutLossOrRepetitionInTheStore) 
   Append(1, 1, 60);
   WaitUntil([&] { return AllAcknowledged(); });
   ExpectArrived(1, 60);
-  EXPECT_GT(forwarder_->Stats().failures, 5u);
-  EXPECT_GE(memory_.sources[1].hellos, 8u);
+  EXPECT_GE(forwarder_->Stats().failures, 8u) << "each stream carries 7 of the 60";
+  EXPECT_GE(memory_.sources[1].hellos, 9u);
 }
 
 TEST_F(ForwarderTest, WhatWasNotAcknowledgedIsSentAgain) {
