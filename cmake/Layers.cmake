@@ -36,6 +36,7 @@ set(FORESHOCK_LAYERS
   # server
   "server/store -> proto/wire"
   "server/merge -> server/store proto/wire"
+  "server/upkeep -> server/store proto/wire"
   "server/ingest -> proto/rpc proto/wire server/store server/merge server/auth"
   "server/detect -> !base/logging !base/file"
   "server/rules -> server/detect"
@@ -43,11 +44,11 @@ set(FORESHOCK_LAYERS
   "server/alert -> server/detect server/store proto/wire"
   "server/http -> proto/json"
   "server/notify -> server/alert server/alert_core server/store server/http proto/json"
-  "server/control -> server/ingest server/alert server/store proto/rpc proto/wire proto/messages server/auth"
+  "server/control -> server/ingest server/alert server/store server/upkeep proto/rpc proto/wire proto/messages server/auth"
   "server/export -> server/store server/alert server/alert_core server/detect proto/wire"
   "server/report -> server/store server/alert server/alert_core server/detect proto/wire proto/json proto/messages"
   "server/query -> proto/rpc proto/wire proto/messages proto/json server/store server/alert server/alert_core server/detect server/auth"
-  "server/web -> server/detect server/query server/control server/http server/auth server/export server/report proto/json proto/messages"
+  "server/web -> server/detect server/query server/control server/upkeep server/http server/auth server/export server/report proto/json proto/messages"
   "server/app -> server/* proto/wire proto/rpc proto/messages"
 
   # cli

@@ -62,6 +62,17 @@ class GrpcClient final : public Client {
     });
   }
 
+  Result<v1::DeleteRunReply> DeleteRun(const v1::DeleteRunRequest& request) override {
+    return Call<v1::DeleteRunReply>([&](grpc::ClientContext* context, auto* reply) {
+      return control_->DeleteRun(context, request, reply);
+    });
+  }
+  Result<v1::BackupReply> Backup(const v1::BackupRequest& request) override {
+    return Call<v1::BackupReply>(
+        [&](grpc::ClientContext* context, auto* reply) { return control_->Backup(context, request, reply); },
+        false);
+  }
+
   Result<v1::SeriesPoints> ReadSeries(const v1::ReadSeriesRequest& request) override {
     grpc::ClientContext context;
     Prepare(&context, true);
@@ -125,9 +136,9 @@ class GrpcClient final : public Client {
   }
 
   template <typename Reply, typename Method>
-  Result<Reply> Call(Method method) {
+  Result<Reply> Call(Method method, bool with_deadline = true) {
     grpc::ClientContext context;
-    Prepare(&context, true);
+    Prepare(&context, with_deadline);
     Reply reply;
     const Status status = Told(method(&context, &reply));
     if (!status.ok()) return status;

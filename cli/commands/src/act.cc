@@ -1,9 +1,6 @@
 // foreshock act RUN KIND, foreshock actions RUN
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <string_view>
 
 #include "commands.h"
@@ -82,8 +79,7 @@ class Act final : public Command {
     request.set_value(value_.value_or(0));
     request.set_effective_step(at_.value_or(0));
     request.set_expiry_step(expires_.value_or(0));
-    const char* user = std::getenv("USER");
-    request.set_issuer(user != nullptr && *user != '\0' ? user : "uid " + std::to_string(getuid()));
+    request.set_issuer(UserName());
     request.set_reason(reason_);
     return request;
   }

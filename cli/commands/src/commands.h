@@ -18,6 +18,8 @@ std::unique_ptr<Command> MakeSummary();
 std::unique_ptr<Command> MakeReplay();
 std::unique_ptr<Command> MakeAct();
 std::unique_ptr<Command> MakeActions();
+std::unique_ptr<Command> MakeDelete();
+std::unique_ptr<Command> MakeBackup();
 std::unique_ptr<Command> MakeReport();
 std::unique_ptr<Command> MakeRules();
 std::unique_ptr<Command> MakeImport();

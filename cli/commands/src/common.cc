@@ -1,5 +1,9 @@
 #include "common.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
+
 #include "foreshock/base/catalogue.h"
 #include "foreshock/json/json.h"
 
@@ -47,6 +51,11 @@ Result<std::unique_ptr<Client>> ServerArgs::Connect() const {
   ClientOptions options = options_;
   options.timeout_ms = static_cast<int>(timeout_ms);
   return Client::Create(options);
+}
+
+std::string UserName() {
+  const char* user = std::getenv("USER");
+  return user != nullptr && *user != '\0' ? user : "uid " + std::to_string(getuid());
 }
 
 void PrintJson(Context& context, const google::protobuf::Message& message) {

@@ -37,6 +37,9 @@ void PrintJson(Context& context, const google::protobuf::Message& message);
 // "layer: -1: 0 to 4095" unless the value lies within.
 Status CheckRange(const std::string& field, int64_t value, int64_t least, int64_t most);
 
+// Who asks, for the record: $USER, else "uid N".
+std::string UserName();
+
 // kInvalidArgument unless the catalogue knows the name; names those that resemble it.
 Status CheckSignal(const std::string& name);
 

@@ -27,6 +27,7 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
 
   Status Begin() {
     FS_RETURN_IF_ERROR(book_.Load());
+    if (options_.listener != nullptr) first_listener_ = listeners_.Add(options_.listener);
     store_->Beat(clock_->WallNanos()).IgnoreError();  // a full disk must not keep the server from starting
     // First to listen, then to read: what comes twice is left out by step and sequence number.
     subscription_ = store_->Subscribe(this);
@@ -162,6 +163,7 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
   const Clock* const clock_;
   Book book_;
   Listeners listeners_;
+  std::unique_ptr<store::Subscription> first_listener_;
   Judge judge_;
   BlockingQueue<Work> queue_;
   std::mutex behind_mutex_;  // guards behind_ and the order of pushes

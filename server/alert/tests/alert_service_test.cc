@@ -42,6 +42,7 @@ class AlertServiceTest : public testing::Test {
  protected:
   void Start(AlertOptions options = {}) {
     options.tick_interval = std::chrono::hours(1);  // the tests call Tick
+    options.listener = &ear_;
     // Three rules with plain conditions are enough here, whatever the others are tuned to.
     for (const detect::RuleInfo& rule : detect::BuiltInRules()) {
       const bool used = rule.name == "non_finite" || rule.name == "stalled" || rule.name == "two_writers";
@@ -50,10 +51,8 @@ class AlertServiceTest : public testing::Test {
     auto service = AlertService::Start(options, &history_.store(), &history_.clock());
     ASSERT_TRUE(service.ok()) << service.status().ToString();
     service_ = *std::move(service);
-    hearing_ = service_->Subscribe(&ear_);
   }
   void Stop() {
-    hearing_.reset();
     service_.reset();
   }
   void Restart() {
@@ -71,7 +70,6 @@ class AlertServiceTest : public testing::Test {
   History history_;
   Ear ear_;
   std::unique_ptr<AlertService> service_;
-  std::unique_ptr<store::Subscription> hearing_;
 };
 
 TEST_F(AlertServiceTest, FiresAndResolvesFromDurableFrames) {

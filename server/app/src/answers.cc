@@ -71,13 +71,14 @@ Result<std::unique_ptr<Answers>> StartAnswers(const AppOptions& options, const a
   const query::RenderReport render = ReportOf(options, clock, history);
   answers->queries = std::make_unique<query::Queries>(QueryOptionsOf(options, clock, history));
   answers->query_service = query::QueryService::Create(answers->queries.get(), render);
-  answers->control_service = control::ControlService::Create(history.controls.get());
+  answers->control_service = control::ControlService::Create(history.controls.get(), history.upkeep.get());
   answers->exporter = exporter::Exporter::Create(ExportOptionsOf(options, clock, history));
 
   http::Routes routes;
   AddHealthRoute([&history] { return history.health(); }, &routes);
   web::AddQueryRoutes(answers->queries.get(), &routes);
   web::AddControlRoutes(history.controls.get(), control_token, &routes);
+  web::AddUpkeepRoutes(history.upkeep.get(), control_token, &routes);
   web::AddPageRoutes(&routes);
   web::AddMetricsRoute([metrics = answers->exporter.get()] { return metrics->Scrape(); }, &routes);
   web::AddReportRoute(render, &routes);

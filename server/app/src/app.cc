@@ -11,6 +11,7 @@ namespace foreshock::app {
 namespace {
 
 constexpr int kStopGraceMs = 2000;
+constexpr uint64_t kLeastKeepBytes = 1 << 30;  // logs and memory tables on their way to disk need room
 
 Status CheckSeconds(const char* field, double value) {
   if (value >= 0 && value <= 86'400) return OkStatus();
@@ -33,6 +34,15 @@ class AppImpl final : public App {
     if (!(options_.resend_seconds >= 1 && options_.resend_seconds <= 3600)) {
       return Status(Code::kInvalidArgument,
                     "resend_seconds: " + std::to_string(options_.resend_seconds) + ", must be 1 to 3600");
+    }
+    if (!(options_.keep_days >= 0 && options_.keep_days <= 36'500)) {
+      return Status(Code::kInvalidArgument,
+                    "keep_days: " + std::to_string(options_.keep_days) + ", must be 0 (for ever) to 36500");
+    }
+    if (options_.keep_bytes != 0 && options_.keep_bytes < kLeastKeepBytes) {
+      return Status(Code::kInvalidArgument, "keep_bytes: " + std::to_string(options_.keep_bytes) +
+                                                ", must be 0 (no limit) or at least " +
+                                                std::to_string(kLeastKeepBytes));
     }
     const auto mode = control::ParseRuleActionMode(options_.rule_actions);
     if (!mode.ok()) return mode.status().Annotate("rule_actions");

@@ -50,6 +50,12 @@ void Declare(CLI::App& cli, Arguments* a) {
                  "what `action:` of such a rule does: off, dry_run (logged, not sent) or on")
       ->capture_default_str();
   cli.add_flag("--allow-rule-stop", o.allow_rule_stop, "with --rule-actions on, rules may stop a run, too");
+  cli.add_option("--keep-days", o.keep_days, "delete runs of which nothing came for so many days (0: never)");
+  cli.add_option("--keep-bytes", o.keep_bytes,
+                 "while the history is larger, delete the run that is quiet the longest (0: never); 500GiB")
+      ->transform(CLI::AsSizeValue(false));
+  cli.add_option("--backup-folder", o.backup_folder,
+                 "where `foreshock backup NAME` writes copies of the history");
   cli.add_option("--log-level", a->log_level, "debug, info (default), warning, error or off");
   cli.add_option("--ready-file", a->ready_file,
                  "file that gets the line with the ports once the server listens");

@@ -31,6 +31,9 @@ std::map<std::string, std::function<void(const YAML::Node&)>> Fields(AppOptions*
       {"allow_rule_stop", Into(&o->allow_rule_stop)},
       {"merge_wait_seconds", Into(&o->merge_wait_seconds)},
       {"silent_after_seconds", Into(&o->silent_after_seconds)},
+      {"keep_days", Into(&o->keep_days)},
+      {"keep_bytes", Into(&o->keep_bytes)},
+      {"backup_folder", Into(&o->backup_folder)},
       {"write_buffer_bytes", Into(&o->write_buffer_bytes)},
       {"metrics_per_head", Into(&o->metrics_per_head)},
   };

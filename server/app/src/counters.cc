@@ -43,6 +43,14 @@ std::vector<Counter> All(const History& history) {
       {"rule_actions_limited", "actions by rules left out: too many within an hour", acted.limited});
   counters.push_back(
       {"rule_actions_refused", "actions by rules that were not allowed or came too late", acted.refused});
+  const upkeep::Upkeep::Counters kept = history.upkeep->counters();
+  counters.push_back({"runs_deleted_by_hand", "runs that somebody deleted", kept.deleted_by_hand});
+  counters.push_back({"runs_deleted_by_age", "runs deleted because of keep_days", kept.deleted_by_age});
+  counters.push_back({"runs_deleted_by_size", "runs deleted because of keep_bytes", kept.deleted_by_size});
+  counters.push_back(
+      {"history_over_size", "1: larger than keep_bytes, and no run may be deleted", kept.over_size, true});
+  counters.push_back({"backups", "backups written", kept.backups});
+  counters.push_back({"upkeep_failures", "deletions and backups that failed", kept.failures});
   if (history.notifier != nullptr) {
     const notify::Notifier::Counters notified = history.notifier->counters();
     counters.push_back({"notify_sent", "messages about alerts that were delivered", notified.sent});

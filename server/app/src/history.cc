@@ -23,6 +23,17 @@ Result<std::unique_ptr<notify::Notifier>> StartNotifier(const AppOptions& option
   return notify::Notifier::Start(notify);
 }
 
+std::unique_ptr<upkeep::Upkeep> StartUpkeep(const AppOptions& options, const Clock& clock, History& history) {
+  upkeep::UpkeepOptions upkeep;
+  upkeep.store = history.store.get();
+  upkeep.clock = &clock;
+  upkeep.keep_days = options.keep_days;
+  upkeep.keep_bytes = options.keep_bytes;
+  upkeep.silent_after_seconds = options.silent_after_seconds;
+  upkeep.backup_folder = options.backup_folder;
+  return upkeep::Upkeep::Start(upkeep);
+}
+
 }  // namespace
 
 std::vector<notify::Target> TargetsOf(const AppOptions& options) {
@@ -94,6 +105,7 @@ Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const C
   actions.clock = &clock;
   actions.mode = mode;
   history->rule_actions = control::RuleActions::Start(actions);
+  history->upkeep = StartUpkeep(options, clock, *history);
   return history;
 }
 

@@ -13,6 +13,7 @@
 #include "foreshock/server/merge/merger.h"
 #include "foreshock/server/notify/notifier.h"
 #include "foreshock/server/store/store.h"
+#include "foreshock/server/upkeep/upkeep.h"
 
 namespace foreshock::app {
 
@@ -25,6 +26,7 @@ struct History {
   std::unique_ptr<ingest::Ingest> ingest;
   std::unique_ptr<control::Controls> controls;
   std::unique_ptr<control::RuleActions> rule_actions;
+  std::unique_ptr<upkeep::Upkeep> upkeep;
   std::atomic<uint64_t> user_rules{0};  // that run
   std::atomic<uint64_t> rule_reloads{0}, rule_reload_failures{0};
 

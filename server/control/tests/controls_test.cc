@@ -285,7 +285,11 @@ TEST_F(ControlsTest, SamplingIsCheckedAndHandedOn) {
 TEST_F(ControlsTest, AnswersOverGrpc) {
   Start();
   history_.Hello("run");
-  auto service = ControlService::Create(controls_.get());
+  upkeep::UpkeepOptions upkeep_options;
+  upkeep_options.store = &history_.store();
+  upkeep_options.clock = &history_.clock();
+  const auto upkeep = upkeep::Upkeep::Start(upkeep_options);
+  auto service = ControlService::Create(controls_.get(), upkeep.get());
   auto server = *rpc::Server::Start({}, nullptr, {service->service()});
   auto stub = v1::Control::NewStub(
       grpc::CreateChannel("127.0.0.1:" + std::to_string(server->port()), grpc::InsecureChannelCredentials()));

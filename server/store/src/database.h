@@ -87,6 +87,10 @@ class Database {
   Status Flush();
   // Gives back the space of deleted ranges.
   Status Compact(std::string_view begin, std::string_view end);
+  // Bytes of table files that hold keys of the range, about; what is deleted and not given back yet counts.
+  uint64_t FileBytesOf(std::string_view begin, std::string_view end) const;
+  // A copy of all that was written, in a new folder; its bytes.
+  Result<uint64_t> CopyInto(const std::string& folder);
 
   Status health() const;
   uint64_t wal_bytes() const;

@@ -143,11 +143,13 @@ Status Layouts::Sealed(const FramesOf& source, uint64_t generation, Database* db
   }
   FS_RETURN_IF_ERROR(db->WriteUnlogged(batch));
   Entry& entry = it->second;
-  if (entry.groups.use_count() > 1) entry.groups = std::make_shared<SealedGroups>(*entry.groups);
+  // Always a new list: that no reader holds the old one (use_count) does not order its last read before a change.
+  auto groups = std::make_shared<SealedGroups>(*entry.groups);
   for (const SealedGroup& group : change.groups) {
-    Insert(group, entry.groups.get());
+    Insert(group, groups.get());
     entry.next_seal = std::max(entry.next_seal, group.seal + 1);
   }
+  entry.groups = std::move(groups);
   entry.kept = entry.kept || change.kept;
   entry.open_frames -= std::min(entry.open_frames, change.frames);
   entry.open_from = std::min(change.open_from, entry.least_since_start);

@@ -89,6 +89,7 @@ Status StoreImpl::Load() {
   if (alive.ok()) alive_before_ns_ = std::strtoll(alive->c_str(), nullptr, 10);
   const Result<std::string> next = db_->Get(NextRunKey());
   if (next.ok()) registry_.next_run = static_cast<uint32_t>(std::strtoul(next->c_str(), nullptr, 10));
+  FindDeleted();
   return db_->Scan(TablePrefix(Table::kUnmerged), {}, [this](std::string_view key, std::string_view) {
     marks_[std::string(key)] = 0;
     return true;

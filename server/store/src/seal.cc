@@ -11,6 +11,10 @@
 namespace foreshock::store {
 namespace {
 
+// Tables of a run that hold nearly all of its bytes.
+constexpr Table kLargeTables[] = {Table::kFrame, Table::kChunk, Table::kKept, Table::kEvent,
+                                  Table::kQuarantine};
+
 constexpr size_t kMaxBytesAtOnce = 24u << 20;  // of frames read for one group
 constexpr uint32_t kRowsWhenQuiet = 16;        // tails of fewer steps stay open
 
@@ -168,6 +172,20 @@ Status StoreImpl::DropSealed() {
   return db_->Compact(frames, PrefixEnd(frames));
 }
 
+// Runs that were deleted and whose space was not back when the server ended.
+void StoreImpl::FindDeleted() {
+  for (uint32_t run = 1; run < registry_.next_run; ++run) {
+    if (registry_.runs.contains(run)) continue;
+    uint64_t bytes = 0;
+    for (const Table table : kLargeTables) {
+      const std::string prefix = TableRunPrefix(table, run);
+      bytes += db_->FileBytesOf(prefix, PrefixEnd(prefix));
+    }
+    if (bytes > 0) deleted_.push_back(run);
+  }
+  deleted_count_ = deleted_.size();
+}
+
 // Gives back the space of deleted runs.
 Status StoreImpl::DropDeleted() {
   std::vector<uint32_t> runs;
@@ -176,13 +194,13 @@ Status StoreImpl::DropDeleted() {
     runs = deleted_;
   }
   for (const uint32_t run : runs) {
-    for (const Table table :
-         {Table::kFrame, Table::kChunk, Table::kKept, Table::kEvent, Table::kQuarantine}) {
+    for (const Table table : kLargeTables) {
       const std::string prefix = TableRunPrefix(table, run);
       FS_RETURN_IF_ERROR(db_->Compact(prefix, PrefixEnd(prefix)));
     }
     std::lock_guard write(write_mutex_);
     std::erase(deleted_, run);  // where it failed, the next tick tries again
+    deleted_count_ = deleted_.size();
   }
   return OkStatus();
 }

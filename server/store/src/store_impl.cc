@@ -169,6 +169,7 @@ Status StoreImpl::DeleteRun(const std::string& run) {
   }
   layouts_.Forget(number);
   deleted_.push_back(number);
+  deleted_count_ = deleted_.size();
   observers_.Each([&](Observer& observer) { observer.OnRunDeleted(run); });
   return OkStatus();
 }
@@ -235,6 +236,7 @@ Store::Stats StoreImpl::stats() const {
   stats.synced_writes = db_->synced_writes();
   stats.records = records_;
   stats.sealed_frames = sealed_frames_;
+  stats.runs_being_freed = deleted_count_;
   return stats;
 }
 

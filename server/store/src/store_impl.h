@@ -61,6 +61,7 @@ class StoreImpl final : public Store {
   Listening listening() const override;
   Status health() const override { return db_->health(); }
   Stats stats() const override;
+  Result<uint64_t> Backup(const std::string& folder) override { return db_->CopyInto(folder); }
   Status Settle() override;
 
  private:
@@ -92,6 +93,7 @@ class StoreImpl final : public Store {
   void SealFull(const FramesOf& source);
   std::vector<FramesOf> AllSources() const;
   Status DropSealed();
+  void FindDeleted();
   Status DropDeleted();
   void LookAtAll();
   void Tick();
@@ -111,7 +113,8 @@ class StoreImpl final : public Store {
   mutable std::shared_mutex registry_mutex_;  // guards registry_; written only under write_mutex_ as well
   Registry registry_;
   Observers observers_;
-  std::vector<uint32_t> deleted_;  // guarded by write_mutex_: runs whose space is not given back yet
+  std::vector<uint32_t> deleted_;           // guarded by write_mutex_: runs whose space is not given back yet
+  std::atomic<uint64_t> deleted_count_{0};  // its size
   std::atomic<uint64_t> sealed_frames_{0};
   std::atomic<uint64_t> sealed_bytes_{0};  // as they came, since the last DropSealed
   std::atomic<bool> unsettled_{false};     // something was sealed since the last flush

@@ -42,6 +42,9 @@ class Client {
   virtual Result<v1::ServerStatus> GetStatus() = 0;
   virtual Result<v1::ActReply> Act(const v1::ActRequest& request) = 0;
   virtual Result<v1::ListActionsReply> ListActions(const std::string& run) = 0;
+  virtual Result<v1::DeleteRunReply> DeleteRun(const v1::DeleteRunRequest& request) = 0;
+  // Takes as long as the disk does.
+  virtual Result<v1::BackupReply> Backup(const v1::BackupRequest& request) = 0;
 
   // Calls `each` for every update until it returns false, the run ends, or the connection breaks.
   virtual Status Watch(const v1::WatchRequest& request,

@@ -56,6 +56,8 @@ struct RebuildOptions {
 };
 
 struct AlertOptions {
+  // Hears everything, from what is judged first at the start on. Not owned, must outlive the service.
+  AlertListener* listener = nullptr;
   detect::DetectorOptions detector;
   // What waits to be judged, in records. Beyond it the service reads from the store what it missed.
   size_t queue_capacity = 8192;

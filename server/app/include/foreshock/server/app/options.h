@@ -28,6 +28,9 @@ struct AppOptions {
   double merge_wait_seconds = 30;          // how long a step waits for its last ranks
   double silent_after_seconds = 120;       // a run without data and Goodbye is "silent" then
   uint64_t write_buffer_bytes = 64 << 20;  // of the store; more: fewer, larger files
+  double keep_days = 0;            // runs of which nothing came for so long are deleted; 0: kept for ever
+  uint64_t keep_bytes = 0;         // beyond it the quietest runs are deleted; 0: no limit
+  std::string backup_folder;       // where `foreshock backup` writes; empty: nowhere
   bool metrics_per_head = false;           // a series per head in /metrics: many
 };
 

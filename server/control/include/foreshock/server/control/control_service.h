@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "foreshock/server/control/controls.h"
+#include "foreshock/server/upkeep/upkeep.h"
 
 namespace grpc {
 class Service;
@@ -13,8 +14,8 @@ namespace foreshock::control {
 
 class ControlService {
  public:
-  // `controls` must outlive the service.
-  static std::unique_ptr<ControlService> Create(Controls* controls);
+  // Both must outlive the service.
+  static std::unique_ptr<ControlService> Create(Controls* controls, upkeep::Upkeep* upkeep);
   virtual ~ControlService() = default;
   // For rpc::Server::Start; lives as long as this.
   virtual grpc::Service* service() = 0;

@@ -186,10 +186,17 @@ class Store {
     uint64_t wal_bytes = 0;   // of the write-ahead logs on disk
     uint64_t disk_bytes = 0;  // of all files
     uint64_t synced_writes = 0;
-    uint64_t records = 0;        // appended since Open
-    uint64_t sealed_frames = 0;  // since Open
+    uint64_t records = 0;           // appended since Open
+    uint64_t sealed_frames = 0;     // since Open
+    uint64_t runs_being_freed = 0;  // deleted runs whose space is not back yet
   };
   virtual Stats stats() const = 0;
+
+  // Copies all that was written before the call into a new folder, one that a store can open, and says how
+  // large it is. Readers and writers go on. What is on the same file system is linked, not copied.
+  // kAlreadyExists when the folder is there; kIo and the like as the disk says, and the folder is not there
+  // then.
+  virtual Result<uint64_t> Backup(const std::string& folder) = 0;
 
   // Seals all that can be sealed and gives back the space, which happens by itself when it is quiet. For
   // tests, measurements and tools. The first error, if any; what was done stays done.

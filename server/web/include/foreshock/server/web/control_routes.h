@@ -5,6 +5,7 @@
 
 #include "foreshock/server/control/controls.h"
 #include "foreshock/server/http/routes.h"
+#include "foreshock/server/upkeep/upkeep.h"
 
 namespace foreshock::web {
 
@@ -14,5 +15,8 @@ namespace foreshock::web {
 // otherwise; /api/v1/control says whether there is a token and whether the request carries it. `controls`
 // must outlive the routes.
 void AddControlRoutes(control::Controls* controls, const std::string& control_token, http::Routes* routes);
+
+// POST /api/v1/runs/{run}/delete, POST /api/v1/backups; guarded likewise. `upkeep` must outlive the routes.
+void AddUpkeepRoutes(upkeep::Upkeep* upkeep, const std::string& control_token, http::Routes* routes);
 
 }  // namespace foreshock::web

@@ -1,0 +1,161 @@
+#include "foreshock/server/upkeep/upkeep.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "due.h"
+#include "foreshock/base/logging.h"
+
+namespace foreshock::upkeep {
+namespace {
+
+constexpr char kLog[] = "server/upkeep";
+constexpr double kDaySeconds = 86'400;
+constexpr size_t kMostNameBytes = 100;
+
+int64_t Nanos(double seconds) { return static_cast<int64_t>(seconds * 1e9); }
+
+bool IsNameCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+         c == '-';
+}
+
+Status CheckName(const std::string& name) {
+  const bool good = !name.empty() && name.size() <= kMostNameBytes && name[0] != '.' &&
+                    std::all_of(name.begin(), name.end(), IsNameCharacter);
+  if (good) return OkStatus();
+  return Status(Code::kInvalidArgument,
+                "name: \"" + name + "\", must be 1 to 100 of A-Z a-z 0-9 . _ - and not begin with a dot");
+}
+
+class UpkeepImpl final : public Upkeep {
+ public:
+  explicit UpkeepImpl(const UpkeepOptions& options) : options_(options) {
+    rules_.keep_ns = Nanos(options.keep_days * kDaySeconds);
+    rules_.quiet_ns = Nanos(options.quiet_seconds);
+    rules_.silent_after_ns = Nanos(options.silent_after_seconds);
+    if (rules_.keep_ns > 0 || options.keep_bytes > 0) thread_ = std::thread([this] { Work(); });
+  }
+  ~UpkeepImpl() override {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  Status DeleteRun(const std::string& run, bool force, const std::string& issuer) override {
+    FS_ASSIGN_OR_RETURN(const store::RunInfo info, options_.store->GetRun(run));
+    const auto state = store::StateOf(info.newest(), options_.clock->WallNanos(), rules_.silent_after_ns,
+                                      options_.store->listening());
+    if (state == store::RunState::kRunning && !force) {
+      return Status(Code::kFailedPrecondition,
+                    "run: " + run + " is going on: stop its trainer first, or force the deletion");
+    }
+    return Delete(run, "by hand, " + issuer, &Counters::deleted_by_hand);
+  }
+
+  Result<BackupInfo> Backup(const std::string& name, const std::string& issuer) override {
+    FS_RETURN_IF_ERROR(CheckName(name));
+    if (options_.backup_folder.empty()) {
+      return Status(Code::kFailedPrecondition,
+                    "backup_folder: none given to the server, no backup can be written");
+    }
+    const std::unique_lock one(backup_mutex_, std::try_to_lock);
+    if (!one.owns_lock()) return Status(Code::kFailedPrecondition, "backup: another one is being written");
+    BackupInfo info;
+    info.folder = options_.backup_folder + "/" + name;
+    const Result<uint64_t> bytes = options_.store->Backup(info.folder);
+    if (!bytes.ok()) {
+      Count(&Counters::failures);
+      LogError(kLog, "backup failed", {{"folder", info.folder}, {"by", issuer}, {"error", bytes.status()}});
+      return bytes.status();
+    }
+    info.bytes = *bytes;
+    Count(&Counters::backups);
+    LogInfo(kLog, "backup written", {{"folder", info.folder}, {"by", issuer}, {"bytes", info.bytes}});
+    return info;
+  }
+
+  void Sweep() override {
+    const int64_t now = options_.clock->WallNanos();
+    const auto runs = options_.store->ListRuns();
+    for (const std::string& run : TooOld(runs, rules_, now, options_.store->listening())) {
+      Delete(run, "older than keep_days", &Counters::deleted_by_age).IgnoreError();
+    }
+    SweepBySize(now);
+  }
+
+  Counters counters() const override {
+    std::lock_guard lock(mutex_);
+    return counters_;
+  }
+
+ private:
+  void Work() {
+    std::unique_lock lock(mutex_);
+    while (!wake_.wait_for(lock, options_.tick, [this] { return stopping_; })) {
+      lock.unlock();
+      Sweep();
+      lock.lock();
+    }
+  }
+
+  void SweepBySize(int64_t now) {
+    if (options_.keep_bytes == 0) return;
+    const store::Store::Stats stats = options_.store->stats();
+    const bool over = stats.disk_bytes > options_.keep_bytes;
+    // What was deleted still counts until its space is back: another one too many would be lost for good.
+    if (over && stats.runs_being_freed > 0) return;
+    bool stuck = false;
+    if (over) {
+      const auto run = Quietest(options_.store->ListRuns(), rules_, now, options_.store->listening());
+      stuck = !run;
+      if (run)
+        Delete(*run, "the history is larger than keep_bytes", &Counters::deleted_by_size).IgnoreError();
+    }
+    std::lock_guard lock(mutex_);
+    if (stuck && !counters_.over_size) {
+      LogWarning(kLog, "the history is larger than keep_bytes, and no run may be deleted",
+                 {{"bytes", stats.disk_bytes}, {"keep_bytes", options_.keep_bytes}});
+    }
+    counters_.over_size = stuck;
+  }
+
+  Status Delete(const std::string& run, const std::string& why, uint64_t Counters::*counter) {
+    const Status status = options_.store->DeleteRun(run);
+    if (status.ok()) {
+      Count(counter);
+      LogInfo(kLog, "run deleted", {{"run", run}, {"why", why}});
+    } else if (status.code() != Code::kNotFound) {
+      Count(&Counters::failures);
+      LogError(kLog, "run not deleted", {{"run", run}, {"why", why}, {"error", status}});
+    }
+    return status;
+  }
+
+  void Count(uint64_t Counters::*counter) {
+    std::lock_guard lock(mutex_);
+    ++(counters_.*counter);
+  }
+
+  const UpkeepOptions options_;
+  KeepRules rules_;
+  std::mutex backup_mutex_;
+  mutable std::mutex mutex_;  // guards the two below
+  Counters counters_;
+  bool stopping_ = false;
+  std::condition_variable wake_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Upkeep> Upkeep::Start(const UpkeepOptions& options) {
+  return std::make_unique<UpkeepImpl>(options);
+}
+
+}  // namespace foreshock::upkeep
