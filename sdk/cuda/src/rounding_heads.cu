@@ -13,35 +13,84 @@ using kernels::RoundingHeadStats;
 constexpr int kThreads = 512;
 constexpr float kNegligible = 1e-6f;  // of the head's median
 
-// The k-th smallest (from 0) of the rows' norms, NaN left out, digit by digit. Norms are not negative, so
-// that they order as their bits do.
-__device__ float KthNorm(const RoundingRecord* records, int64_t count, int64_t k, int* histogram) {
-  __shared__ unsigned prefix;
-  __shared__ int64_t rank;
-  if (threadIdx.x == 0) {
-    prefix = 0;
-    rank = k;
+// The norms of a head's rows that count and are numbers; they are not negative, so that they order as their
+// bits do.
+struct Norms {
+  const RoundingRecord* records;
+  int64_t count;
+
+  // f(bits) for this thread's.
+  template <typename F>
+  __device__ void ForEach(F&& f) const {
+    for (int64_t i = threadIdx.x; i < count; i += kThreads) {
+      const float norm = records[i].key_norm2;
+      if (records[i].counts && !isnan(norm)) f(Bits(norm));
+    }
   }
+};
+
+// One warp: the bin that holds the element of this rank (from 0), and its rank within the bin.
+__device__ void FindBin(const int* histogram, int64_t rank, int* bin, int64_t* within) {
+  constexpr int kEach = 256 / 32;
+  const int first = static_cast<int>(threadIdx.x % 32) * kEach;
+  int64_t mine = 0;
+  for (int i = 0; i < kEach; ++i) mine += histogram[first + i];
+  int64_t upto = mine;  // and in the lower lanes
+  for (int by = 1; by < 32; by *= 2) {
+    const int64_t below = __shfl_up_sync(kWarp, upto, by);
+    if (static_cast<int>(threadIdx.x % 32) >= by) upto += below;
+  }
+  int64_t left = rank - (upto - mine);
+  if (left < 0 || left >= mine) return;
+  int at = first;
+  while (left >= histogram[at]) left -= histogram[at++];
+  *bin = at;
+  *within = left;
+}
+
+// The bits of the k-th smallest norm (from 0), digit by digit.
+__device__ unsigned KthNorm(const Norms& norms, int64_t k, int* histogram) {
+  __shared__ int bin;
+  __shared__ int64_t rank;
+  unsigned prefix = 0;
+  if (threadIdx.x == 0) rank = k;
   for (int shift = 24; shift >= 0; shift -= 8) {
     if (threadIdx.x < 256) histogram[threadIdx.x] = 0;
     __syncthreads();
     const unsigned above = shift == 24 ? 0 : 0xffffffffu << (shift + 8);
-    for (int64_t i = threadIdx.x; i < count; i += kThreads) {
-      const float norm = records[i].key_norm2;
-      if (!records[i].counts || isnan(norm)) continue;
-      if ((Bits(norm) & above) == prefix) atomicAdd(&histogram[Bits(norm) >> shift & 255], 1);
-    }
+    norms.ForEach([&](unsigned bits) {
+      if ((bits & above) == prefix) atomicAdd(&histogram[bits >> shift & 255], 1);
+    });
     __syncthreads();
-    if (threadIdx.x == 0) {
-      int digit = 0;
-      while (digit < 255 && rank >= histogram[digit]) rank -= histogram[digit++];
-      prefix |= static_cast<unsigned>(digit) << shift;
-    }
+    const int64_t wanted = rank;
     __syncthreads();
+    if (threadIdx.x < 32) FindBin(histogram, wanted, &bin, &rank);
+    __syncthreads();
+    prefix |= static_cast<unsigned>(bin) << shift;
   }
-  const float found = Float(prefix);
-  __syncthreads();  // before the next call changes it
-  return found;
+  return prefix;
+}
+
+// The bits of the norm that comes before `bits`, which is the k-th smallest: the same where more than one has
+// them.
+__device__ unsigned NormBefore(const Norms& norms, unsigned bits, int64_t k) {
+  __shared__ unsigned long long below;
+  __shared__ unsigned largest;
+  if (threadIdx.x == 0) below = largest = 0;
+  __syncthreads();
+  unsigned long long mine = 0;
+  unsigned most = 0;
+  norms.ForEach([&](unsigned other) {
+    if (other >= bits) return;
+    ++mine;
+    most = max(most, other);
+  });
+  if (mine > 0) {
+    atomicAdd(&below, mine);
+    atomicMax(&largest, most);
+  }
+  __syncthreads();
+  return static_cast<int64_t>(below) == k ? largest : bits;
 }
 
 __device__ double Sign(double x) {
@@ -95,9 +144,10 @@ __global__ void __launch_bounds__(kThreads)
       n += __syncthreads_count(i < count && mine[i].counts && !isnan(mine[i].key_norm2));
     }
     if (n > 0) {
-      const float high = KthNorm(mine, count, n / 2, histogram);
-      const float low = n % 2 == 1 ? high : KthNorm(mine, count, n / 2 - 1, histogram);
-      least = kNegligible * (0.5f * low + 0.5f * high);
+      const Norms norms{mine, count};
+      const unsigned high = KthNorm(norms, n / 2, histogram);
+      const unsigned low = n % 2 == 1 ? high : NormBefore(norms, high, n / 2);
+      least = kNegligible * (0.5f * Float(low) + 0.5f * Float(high));
     }
   }
   RoundingHeadStats sums;

@@ -49,13 +49,6 @@ __device__ __forceinline__ void LoadTransposed4(uint32_t (&r)[4], uint32_t addre
                : "memory");
 }
 
-// Sums over the 4 threads of a row.
-template <typename T>
-__device__ __forceinline__ T QuadSum(T x) {
-  x += __shfl_xor_sync(kWarp, x, 1);
-  return x + __shfl_xor_sync(kWarp, x, 2);
-}
-
 // x = high + low, two neighbours each, as the tensor cores take them.
 struct Split {
   uint32_t high[4];
@@ -76,18 +69,17 @@ class MmaTile {
   using Entries = float[kBlocks][4];             // of 8 keys: rows l/4 and l/4 + 8, keys 2 (l%4) and the next
   using Outputs = float[kDim / 8][4];            // of 8 elements, the same
   static constexpr int kPitch = (kDim + 8) * 2;  // bytes
+  static constexpr int kLanes = 4;               // threads of a row
 
   __device__ MmaTile(const RoundingProblem& p, const Tile& tile, Shared& shared)
-      : p_(p), a_(p.attention), tile_(tile), s_(shared), lane_(threadIdx.x % 32), warp_(threadIdx.x / 32) {
-    kv_head_ = tile.head / static_cast<int>(a_.q.heads / a_.k.heads);
-    backward_ = p.d_o.data != nullptr;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      row_[r] = tile.first_row + RowOf(r) * a_.sampling.row_every;
-      keys_[r] = RowOf(r) < tile.rows ? KeysOf(a_, tile, row_[r]) : KeyBounds{};
-    }
-    all_ = KeysOfRows(a_, tile, 0, tile.rows);
-  }
+      : p_(p),
+        a_(p.attention),
+        tile_(tile),
+        s_(shared),
+        lane_(threadIdx.x % 32),
+        warp_(threadIdx.x / 32),
+        backward_(p.d_o.data != nullptr),
+        own_(a_, tile, [this](int r) { return RowOf(r); }) {}
 
   __device__ void Run(RoundingRecord* records) {
     __syncthreads();  // the tile before is done with shared memory
@@ -142,22 +134,22 @@ class MmaTile {
          t.seq_stride * a_.sampling.row_every, tile_.rows, to);
   }
   __device__ void LoadKeys(const TensorView& t, int key, typename Shared::Keys& to) const {
-    Load(t, t.Offset(tile_.batch, tile_.k_begin + key, kv_head_), t.seq_stride, tile_.k_len - key, to);
+    Load(t, t.Offset(tile_.batch, tile_.k_begin + key, own_.kv_head), t.seq_stride, tile_.k_len - key, to);
   }
 
   // Calls use(first key, buffer) for each tile of keys, with the next one on its way.
   template <bool kValues, typename F>
   __device__ void ForEachTile(F&& use) {
     const auto load = [&](int key, int buffer) {
-      if (key < all_.last) {
+      if (key < own_.all.last) {
         LoadKeys(a_.k, key, s_.k[buffer]);
         if (kValues) LoadKeys(p_.v, key, s_.v[buffer]);
       }
       CommitCopies();
     };
-    load(all_.first, 0);
+    load(own_.all.first, 0);
     int buffer = 0;
-    for (int key = all_.first; key < all_.last; key += kKeys, buffer ^= 1) {
+    for (int key = own_.all.first; key < own_.all.last; key += kKeys, buffer ^= 1) {
       load(key + kKeys, buffer ^ 1);
       WaitCopies<1>();
       __syncthreads();
@@ -204,7 +196,7 @@ class MmaTile {
   __device__ void Scores(int first_key, int buffer, Entries& s) const {
     Products(s_.q, s_.k[buffer], s);
     ForEachEntry(first_key, [&](int b, int e, int r, int key) {
-      const bool seen = key >= keys_[r].first && key < keys_[r].last;
+      const bool seen = key >= own_.keys[r].first && key < own_.keys[r].last;
       s[b][e] = seen ? a_.scale * s[b][e] : Float(kMaskedBits);
     });
   }
@@ -212,53 +204,28 @@ class MmaTile {
   // Each row's largest score, whether it ties, count of keys, and 1 / sum of e^(s - top), learned sinks
   // included.
   __device__ void FindSums() {
-    float largest[2] = {-INFINITY, -INFINITY};
-    float second[2] = {-INFINITY, -INFINITY};
-    double sum[2] = {};
+    RowScores mine[2];
     ForEachTile<false>([&](int key, int buffer) {
       Entries s;
       Scores(key, buffer, s);
-      float before[2] = {largest[0], largest[1]};
+      const float before[2] = {mine[0].largest, mine[1].largest};
       ForEachEntry(key, [&](int b, int e, int r, int) {
         if (Bits(s[b][e]) == kMaskedBits) return;
-        ++count_[r];
         strange_ |= !isfinite(s[b][e]);
-        second[r] = fmaxf(second[r], fminf(largest[r], s[b][e]));
-        largest[r] = fmaxf(largest[r], s[b][e]);
+        mine[r].See(s[b][e]);
       });
       float add[2] = {};
       ForEachEntry(key, [&](int b, int e, int r, int) {
-        if (Bits(s[b][e]) != kMaskedBits) add[r] += expf(s[b][e] - largest[r]);
+        if (Bits(s[b][e]) != kMaskedBits) add[r] += expf(s[b][e] - mine[r].largest);
       });
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        if (before[r] != largest[r]) sum[r] *= static_cast<double>(expf(before[r] - largest[r]));
-        sum[r] += static_cast<double>(add[r]);
-      }
+      for (int r = 0; r < 2; ++r) mine[r].Add(before[r], add[r]);
     });
 #pragma unroll
-    for (int r = 0; r < 2; ++r) CombineRow(r, largest[r], second[r], sum[r]);
-  }
-
-  __device__ void CombineRow(int r, float largest, float second, double sum) {
-    const float mine = largest;
-#pragma unroll
-    for (int lane = 2; lane > 0; lane /= 2) {
-      const float other = __shfl_xor_sync(kWarp, largest, lane);
-      const float other_second = __shfl_xor_sync(kWarp, second, lane);
-      second = fmaxf(fmaxf(second, other_second), fminf(largest, other));
-      largest = fmaxf(largest, other);
+    for (int r = 0; r < 2; ++r) {
+      softmax_[r] = Combine<kLanes>(a_, tile_.head, mine[r]);
+      strange_ |= softmax_[r].count > 0 && !isfinite(softmax_[r].inverse);
     }
-    count_[r] = QuadSum(count_[r]);
-    tied_[r] = largest - second <= static_cast<float>(kernels::kTieGap);
-    const float* sinks = a_.n_sinks == 0 ? nullptr : a_.sinks + int64_t{tile_.head} * a_.n_sinks;
-    top_[r] = largest;
-    for (int n = 0; n < a_.n_sinks; ++n) top_[r] = fmaxf(top_[r], sinks[n]);
-    // A thread that met no key has largest = -infinity and sum = 0.
-    sum = QuadSum(sum > 0 ? sum * exp(static_cast<double>(mine) - static_cast<double>(top_[r])) : 0.0);
-    for (int n = 0; n < a_.n_sinks; ++n) sum += static_cast<double>(expf(sinks[n] - top_[r]));
-    inverse_[r] = static_cast<float>(1 / sum);
-    strange_ |= count_[r] > 0 && !isfinite(inverse_[r]);
   }
 
   // delta_ref = rowsum(dO O), O as forward stored it; the same in all threads of a row.
@@ -272,14 +239,11 @@ class MmaTile {
           sum += Gradient(r, d) * Stored(p_.o, o, d);
         }
       }
-      delta_[r] = QuadSum(sum);
+      delta_[r] = RowSum<kLanes>(sum);
     }
   }
   __device__ int64_t OutputRow(const TensorView& t, int r) const {
-    return t.Offset(tile_.batch, tile_.q_begin + row_[r], tile_.head);
-  }
-  __device__ static double Stored(const TensorView& t, int64_t row, int d) {
-    return static_cast<double>(LoadAny(t.data, t.dtype, row + d * t.dim_stride));
+    return t.Offset(tile_.batch, tile_.q_begin + own_.row[r], tile_.head);
   }
   __device__ double Gradient(int r, int d) const {
     return static_cast<double>(__bfloat162float(s_.d_o[RowOf(r)][d]));
@@ -320,17 +284,11 @@ class MmaTile {
   __device__ void Weights(int key, int buffer, Entries& p, Entries& weight) const {
     Scores(key, buffer, p);
     if (kDelta) Products(s_.d_o, s_.v[buffer], weight);
-    // In two parts, because delta is a sum of its own and dP - delta may cancel.
-    float delta[2], rest[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      delta[r] = static_cast<float>(delta_[r]);
-      rest[r] = static_cast<float>(delta_[r] - static_cast<double>(delta[r]));
-    }
+    const SplitDelta delta[2] = {SplitDelta(delta_[0]), SplitDelta(delta_[1])};
     ForEachEntry(key, [&](int b, int e, int r, int) {
       const bool masked = Bits(p[b][e]) == kMaskedBits;
-      p[b][e] = masked ? 0 : expf(p[b][e] - top_[r]) * inverse_[r];
-      if (kDelta) weight[b][e] = masked ? 0 : p[b][e] * ((weight[b][e] - delta[r]) - rest[r]);
+      p[b][e] = masked ? 0 : expf(p[b][e] - softmax_[r].top) * softmax_[r].inverse;
+      if (kDelta) weight[b][e] = masked ? 0 : p[b][e] * delta[r].TakenFrom(weight[b][e]);
     });
   }
 
@@ -401,25 +359,15 @@ class MmaTile {
     }
   }
 
-  __device__ bool Counts(int r) const { return RowOf(r) < tile_.rows && count_[r] >= 2; }
+  __device__ bool Counts(int r) const { return RowOf(r) < tile_.rows && softmax_[r].count >= 2; }
 
   // Adds up the quads' shares.
   __device__ void Write(RoundingRecord* records) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      RoundingRecord& out = found_[r];
+      RoundingRecord out = Finished<kLanes>(found_[r], norm2_[r], delta_[r], a_.scale);
       out.counts = Counts(r);
-      out.tied = tied_[r];
-      out.output_error = QuadSum(out.output_error);
-      out.output_ulp = QuadSum(out.output_ulp);
-      out.output_elements = QuadSum(out.output_elements);
-      out.delta_output = QuadSum(out.delta_output);
-      out.delta_exact = QuadSum(out.delta_exact);
-      out.delta_ref = delta_[r];
-      const double along = QuadSum(out.delta_error);
-      const double norm2 = QuadSum(norm2_[r]);
-      out.key_norm2 = static_cast<float>(norm2);
-      out.delta_error = -along / (static_cast<double>(a_.scale) * norm2);
+      out.tied = softmax_[r].tied;
       if (lane_ % 4 == 0) records[RowOf(r)] = out;
     }
   }
@@ -430,23 +378,21 @@ class MmaTile {
   Shared& s_;
   const int lane_;
   const int warp_;
-  int kv_head_;
-  bool backward_;
+  const bool backward_;
+  const OwnRows<2> own_;
   bool strange_ = false;  // a score or sum is not finite
-  int row_[2];
-  KeyBounds keys_[2];
-  KeyBounds all_;
-  int count_[2] = {};
-  bool tied_[2];
-  float top_[2];
-  float inverse_[2];
+  RowSoftmax softmax_[2];
   double delta_[2];
   RoundingRecord found_[2] = {};  // this thread's share
   double norm2_[2] = {};
 };
 
+// Blocks that a multiprocessor shall hold: 168 registers a thread, which wide heads' sums do not fit into.
+template <int kDim>
+constexpr int kResident = kDim <= 64 ? 6 : 1;
+
 template <int kDim, bool kGradients>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kResident<kDim>)
     RoundingMma(const __grid_constant__ RoundingProblem p, const __grid_constant__ TileList list,
                 const uint32_t* enabled, RoundingRecord* records) {
   if (enabled != nullptr && *enabled == 0) return;

@@ -20,7 +20,16 @@ bool TooWide(const RoundingProblem& p) {
   return p.attention.q.dim > kMaxRoundingDimOnDevice || p.v.dim > kMaxRoundingDimOnDevice;
 }
 
-TileList Tiles(const RoundingProblem& p) { return MakeTiles(p.attention, RoundingTileRows(p), 1); }
+TileList Tiles(const RoundingProblem& p) {
+  TileList list = MakeTiles(p.attention, RoundingTileRows(p), 1);
+  // Where blocks are few, all are dealt out from the longest to the shortest, or the last ones are long.
+  constexpr int64_t kFewTiles = 4096;
+  const int64_t pairs = int64_t{list.sampled_sequences} * list.heads;
+  if (p.attention.cu_seqlens_q == nullptr && list.Items() <= kFewTiles) {
+    list.pairs_at_once = static_cast<int>(pairs > 0 ? pairs : 1);
+  }
+  return list;
+}
 
 size_t RecordBytes(const TileList& list) {
   return static_cast<size_t>(list.max_tiles * list.rows_per_tile) * sizeof(RoundingRecord);

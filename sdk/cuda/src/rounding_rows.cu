@@ -39,14 +39,6 @@ struct RoundingShared {
   Tile p_slope;  // P'; last, because without a soft-cap it is P and there is no room for it
 };
 
-// Sums over the 16 threads of a row.
-template <typename T>
-__device__ __forceinline__ T RowSum(T x) {
-#pragma unroll
-  for (int lane = 8; lane > 0; lane /= 2) x += __shfl_xor_sync(kWarp, x, lane);
-  return x;
-}
-
 // Eight consecutive elements from an aligned place.
 __device__ __forceinline__ void LoadEight(const TensorView& t, int64_t at, float (&x)[8]) {
   if (t.dtype == kernels::DType::kFp32) {
@@ -70,7 +62,8 @@ __device__ __forceinline__ void LoadEight(const TensorView& t, int64_t at, float
 template <int kRows, int kKeys, int kDim>
 class RoundingTile {
  public:
-  static constexpr int kThreads = kRows / kRowsEach * 16;
+  static constexpr int kLanes = 16;  // threads of a row
+  static constexpr int kThreads = kRows / kRowsEach * kLanes;
   static constexpr int kColumnsEach = kKeys / 16;
   static constexpr int kBlocks = kDim / 64;  // of 64 elements of an output row
   using Shared = RoundingShared<kRows, kKeys, kDim>;
@@ -78,19 +71,16 @@ class RoundingTile {
   using Outputs = float[kRowsEach][4 * kBlocks];
 
   __device__ RoundingTile(const RoundingProblem& p, const Tile& tile, Shared& shared)
-      : p_(p), a_(p.attention), tile_(tile), s_(shared), x_(threadIdx.x % 16), y_(threadIdx.x / 16) {
-    kv_head_ = tile.head / static_cast<int>(a_.q.heads / a_.k.heads);
-    backward_ = p.d_o.data != nullptr;
-    gradients_ = backward_ && p.dq.data != nullptr;
-    plain_ = IsPlain(a_);
-#pragma unroll
-    for (int i = 0; i < kRowsEach; ++i) {
-      const int r = RowOf(i);
-      row_[i] = tile.first_row + r * a_.sampling.row_every;
-      keys_[i] = r < tile.rows ? KeysOf(a_, tile, row_[i]) : KeyBounds{};
-    }
-    all_ = KeysOfRows(a_, tile, 0, tile.rows);
-  }
+      : p_(p),
+        a_(p.attention),
+        tile_(tile),
+        s_(shared),
+        x_(threadIdx.x % kLanes),
+        y_(threadIdx.x / kLanes),
+        backward_(p.d_o.data != nullptr),
+        gradients_(backward_ && p.dq.data != nullptr),
+        plain_(IsPlain(a_)),
+        own_(a_, tile, [this](int i) { return RowOf(i); }) {}
 
   __device__ void Run(RoundingRecord* records) {
     __syncthreads();  // the tile before is done with shared memory
@@ -139,7 +129,8 @@ class RoundingTile {
          t.seq_stride * a_.sampling.row_every, tile_.rows, to);
   }
   __device__ bool LoadKeys(const TensorView& t, int key, typename Shared::Keys& to) const {
-    return Load(t, t.Offset(tile_.batch, tile_.k_begin + key, kv_head_), t.seq_stride, tile_.k_len - key, to);
+    return Load(t, t.Offset(tile_.batch, tile_.k_begin + key, own_.kv_head), t.seq_stride, tile_.k_len - key,
+                to);
   }
 
   // Products of this thread's rows and keys.
@@ -176,13 +167,13 @@ class RoundingTile {
         const int at = key + x_ + 16 * j;
         const float capped = a_.softcap > 0 ? tanhf(a_.scale * s[i][j] / a_.softcap) : 0;
         slope[i][j] = 1 - capped * capped;
-        const bool seen = at >= keys_[i].first && at < keys_[i].last;
+        const bool seen = at >= own_.keys[i].first && at < own_.keys[i].last;
         if (!seen) {
           s[i][j] = Float(kMaskedBits);
         } else if (plain_) {
           s[i][j] *= a_.scale;
         } else {
-          s[i][j] = ScoreOf(a_, tile_, row_[i], at, s[i][j]);
+          s[i][j] = ScoreOf(a_, tile_, own_.row[i], at, s[i][j]);
         }
       }
     }
@@ -190,17 +181,8 @@ class RoundingTile {
 
   // Each row's largest score, runner-up, count of keys, and sum of e^(s - largest) with the learned sinks.
   __device__ void FindSums() {
-    float largest[kRowsEach];
-    float second[kRowsEach];
-    double sum[kRowsEach];
-    bool nan[kRowsEach];
-#pragma unroll
-    for (int i = 0; i < kRowsEach; ++i) {
-      largest[i] = second[i] = -INFINITY;
-      sum[i] = count_[i] = 0;
-      nan[i] = false;
-    }
-    for (int key = all_.first; key < all_.last; key += kKeys) {
+    RowScores mine[kRowsEach];
+    for (int key = own_.all.first; key < own_.all.last; key += kKeys) {
       __syncthreads();
       LoadKeys(a_.k, key, s_.k);
       __syncthreads();
@@ -209,48 +191,21 @@ class RoundingTile {
       Scores(key, s, slope);
 #pragma unroll
       for (int i = 0; i < kRowsEach; ++i) {
-        const float before = largest[i];
+        const float before = mine[i].largest;
 #pragma unroll
         for (int j = 0; j < kColumnsEach; ++j) {
-          if (Bits(s[i][j]) == kMaskedBits) continue;
-          ++count_[i];
-          nan[i] |= isnan(s[i][j]);
-          second[i] = fmaxf(second[i], fminf(largest[i], s[i][j]));
-          largest[i] = fmaxf(largest[i], s[i][j]);
+          if (Bits(s[i][j]) != kMaskedBits) mine[i].See(s[i][j]);
         }
         float add = 0;
 #pragma unroll
         for (int j = 0; j < kColumnsEach; ++j) {
-          if (Bits(s[i][j]) != kMaskedBits) add += expf(s[i][j] - largest[i]);
+          if (Bits(s[i][j]) != kMaskedBits) add += expf(s[i][j] - mine[i].largest);
         }
-        if (before != largest[i]) sum[i] *= static_cast<double>(expf(before - largest[i]));
-        sum[i] += static_cast<double>(add);
+        mine[i].Add(before, add);
       }
     }
 #pragma unroll
-    for (int i = 0; i < kRowsEach; ++i) CombineRow(i, largest[i], second[i], sum[i], nan[i]);
-  }
-
-  __device__ void CombineRow(int i, float largest, float second, double sum, bool nan) {
-    const float mine = largest;
-#pragma unroll
-    for (int lane = 8; lane > 0; lane /= 2) {
-      const float other = __shfl_xor_sync(kWarp, largest, lane);
-      const float other_second = __shfl_xor_sync(kWarp, second, lane);
-      second = fmaxf(fmaxf(second, other_second), fminf(largest, other));
-      largest = fmaxf(largest, other);
-      count_[i] += __shfl_xor_sync(kWarp, count_[i], lane);
-    }
-    nan = RowSum(static_cast<int>(nan)) > 0;
-    tied_[i] = !nan && largest - second <= static_cast<float>(kernels::kTieGap);
-    const float* sinks = a_.n_sinks == 0 ? nullptr : a_.sinks + int64_t{tile_.head} * a_.n_sinks;
-    top_[i] = largest;
-    for (int n = 0; n < a_.n_sinks; ++n) top_[i] = fmaxf(top_[i], sinks[n]);
-    // A thread that met no key has largest = -infinity and sum = 0.
-    sum = RowSum(sum > 0 || isnan(sum) ? sum * exp(static_cast<double>(mine) - static_cast<double>(top_[i]))
-                                       : 0.0);
-    for (int n = 0; n < a_.n_sinks; ++n) sum += static_cast<double>(expf(sinks[n] - top_[i]));
-    inverse_[i] = static_cast<float>(1 / sum);
+    for (int i = 0; i < kRowsEach; ++i) softmax_[i] = Combine<kLanes>(a_, tile_.head, mine[i]);
   }
 
   // delta_ref = rowsum(dO O), O as forward stored it; the same in all threads of a row.
@@ -260,16 +215,15 @@ class RoundingTile {
       double sum = 0;
       if (backward_ && RowOf(i) < tile_.rows) {
         const int64_t o = OutputRow(p_.o, i);
-        for (int d = x_; d < p_.v.dim; d += 16) {
-          sum += static_cast<double>(s_.d_o[RowOf(i)][d]) *
-                 static_cast<double>(LoadAny(p_.o.data, p_.o.dtype, o + d * p_.o.dim_stride));
+        for (int d = x_; d < p_.v.dim; d += kLanes) {
+          sum += static_cast<double>(s_.d_o[RowOf(i)][d]) * Stored(p_.o, o, d);
         }
       }
-      delta_[i] = RowSum(sum);
+      delta_[i] = RowSum<kLanes>(sum);
     }
   }
   __device__ int64_t OutputRow(const TensorView& t, int i) const {
-    return t.Offset(tile_.batch, tile_.q_begin + row_[i], tile_.head);
+    return t.Offset(tile_.batch, tile_.q_begin + own_.row[i], tile_.head);
   }
 
   // Second pass: o = P V, pk = P' K, dq = P' (dP - delta) K.
@@ -279,7 +233,7 @@ class RoundingTile {
 #pragma unroll
       for (int d = 0; d < 4 * kBlocks; ++d) o_[i][d] = pk_[i][d] = dq_[i][d] = 0;
     }
-    for (int key = all_.first; key < all_.last; key += kKeys) {
+    for (int key = own_.all.first; key < own_.all.last; key += kKeys) {
       __syncthreads();
       bool finite = LoadKeys(a_.k, key, s_.k);
       finite &= LoadKeys(p_.v, key, s_.v);
@@ -302,19 +256,17 @@ class RoundingTile {
     if (gradients_) Products(s_.d_o, s_.v, dp);
 #pragma unroll
     for (int i = 0; i < kRowsEach; ++i) {
-      // In two parts, because delta is a sum of its own and dP - delta may cancel.
-      const auto delta = static_cast<float>(delta_[i]);
-      const auto rest = static_cast<float>(delta_[i] - static_cast<double>(delta));
+      const SplitDelta delta(delta_[i]);
 #pragma unroll
       for (int j = 0; j < kColumnsEach; ++j) {
         const bool masked = Bits(s[i][j]) == kMaskedBits;
-        const float p = masked ? Float(kMaskedP) : expf(s[i][j] - top_[i]) * inverse_[i];
+        const float p = masked ? Float(kMaskedP) : expf(s[i][j] - softmax_[i].top) * softmax_[i].inverse;
         const int column = x_ + 16 * j;
         s_.p[RowOf(i)][column] = p;
         if (!gradients_) continue;
         const float p_slope = masked ? p : p * slope[i][j];
         if (a_.softcap > 0) s_.p_slope[RowOf(i)][column] = p_slope;
-        s_.weight[RowOf(i)][column] = masked ? 0 : p_slope * ((dp[i][j] - delta) - rest);
+        s_.weight[RowOf(i)][column] = masked ? 0 : p_slope * delta.TakenFrom(dp[i][j]);
       }
     }
   }
@@ -356,21 +308,14 @@ class RoundingTile {
   __device__ void Finish(RoundingRecord* records) {
 #pragma unroll
     for (int i = 0; i < kRowsEach; ++i) {
-      RoundingRecord out{};
-      out.counts = RowOf(i) < tile_.rows && count_[i] >= 2;
-      out.tied = tied_[i];
-      if (out.counts) FinishOutput(i, &out);
-      if (out.counts && gradients_) FinishDelta(i, &out);
-      out.output_error = RowSum(out.output_error);
-      out.output_ulp = RowSum(out.output_ulp);
-      out.output_elements = RowSum(out.output_elements);
-      out.delta_output = RowSum(out.delta_output);
-      out.delta_exact = RowSum(out.delta_exact);
-      out.delta_ref = delta_[i];
-      const double along = RowSum(out.delta_error);
-      const double norm2 = RowSum(norm2_);
-      out.key_norm2 = static_cast<float>(norm2);
-      out.delta_error = -along / (static_cast<double>(a_.scale) * norm2);
+      RoundingRecord mine{};
+      const bool counts = RowOf(i) < tile_.rows && softmax_[i].count >= 2;
+      norm2_ = 0;
+      if (counts) FinishOutput(i, &mine);
+      if (counts && gradients_) FinishDelta(i, &mine);
+      RoundingRecord out = Finished<kLanes>(mine, norm2_, delta_[i], a_.scale);
+      out.counts = counts;
+      out.tied = softmax_[i].tied;
       if (x_ == 0) records[RowOf(i)] = out;
     }
   }
@@ -388,20 +333,18 @@ class RoundingTile {
   __device__ void FinishOutput(int i, RoundingRecord* out) {
     const int64_t o = OutputRow(p_.o, i);
     ForEachElement(p_.v.dim, [&](int d, int n) {
-      const auto stored = static_cast<double>(LoadAny(p_.o.data, p_.o.dtype, o + d * p_.o.dim_stride));
-      AddOutputElement(stored, o_[i][n], backward_ ? static_cast<double>(s_.d_o[RowOf(i)][d]) : 0, out);
+      AddOutputElement(Stored(p_.o, o, d), o_[i][n], backward_ ? static_cast<double>(s_.d_o[RowOf(i)][d]) : 0,
+                       out);
     });
   }
 
   // Leaves (dQ - dQ_ref).(P K) in out->delta_error and ||P K||^2 in norm2_.
   __device__ void FinishDelta(int i, RoundingRecord* out) {
     const int64_t dq = OutputRow(p_.dq, i);
-    norm2_ = 0;
     ForEachElement(a_.q.dim, [&](int d, int n) {
       const double exact = static_cast<double>(a_.scale) * static_cast<double>(dq_[i][n]);
-      const double stored = LoadAny(p_.dq.data, p_.dq.dtype, dq + d * p_.dq.dim_stride);
       const auto pk = static_cast<double>(pk_[i][n]);
-      out->delta_error += (stored - exact) * pk;
+      out->delta_error += (Stored(p_.dq, dq, d) - exact) * pk;
       norm2_ += pk * pk;
     });
   }
@@ -412,17 +355,11 @@ class RoundingTile {
   Shared& s_;
   const int x_;
   const int y_;
-  int kv_head_;
-  bool backward_;
-  bool gradients_;
-  bool plain_;  // scores are scale * q.k and nothing else
-  int row_[kRowsEach];
-  KeyBounds keys_[kRowsEach];
-  KeyBounds all_;
-  int count_[kRowsEach];
-  bool tied_[kRowsEach];
-  float top_[kRowsEach];
-  float inverse_[kRowsEach];
+  const bool backward_;
+  const bool gradients_;
+  const bool plain_;  // scores are scale * q.k and nothing else
+  const OwnRows<kRowsEach> own_;
+  RowSoftmax softmax_[kRowsEach];
   double delta_[kRowsEach];
   double norm2_ = 0;
   Outputs o_;
