@@ -1,6 +1,7 @@
 // Times the weight probe on a GPU: spectra of all heads, and the projections of every step.
 //
-// usage: cuda_weights [--json FILE] [--once CASE]     --once: one call of one case, for a profiler
+// usage: cuda_weights [--json FILE] [--case INDEX] [--once INDEX]
+//   --case: that case alone; --once: one call of it, for a profiler
 //
 // Each case keeps two versions of the weights that differ by about ten optimizer steps (1e-3 of their size)
 // and alternates between them, so that the warm-started eigen-solver has its usual work; all of it lies past
@@ -233,17 +234,18 @@ int Main(int argc, char** argv) {
     return 0;
   }
   const char* json = nullptr;
-  int once = -1;
+  int once = -1, only = -1;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--json") == 0) json = argv[i + 1];
-    if (std::strcmp(argv[i], "--once") == 0) once = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--case") == 0) only = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--once") == 0) only = once = std::atoi(argv[i + 1]);
   }
   std::FILE* out = json != nullptr ? std::fopen(json, "w") : nullptr;
   std::printf("%-26s %8s %8s %8s %6s %8s %8s %6s %8s %7s\n", "weights", "read ms", "cold ms", "spectra",
               "x read", "limit", "r_i ms", "x read", "limit", "rounds");
   int index = 0;
   for (const Case& c : kCases) {
-    if (once >= 0 && once != index++) continue;
+    if (const int at = index++; only >= 0 && only != at) continue;
     const Row r = Measure(c, once >= 0);
     if (once >= 0) return 0;
     std::printf("%-26s %8.3f %8.3f %8.3f %6.2f %8.3f %8.3f %6.2f %8.3f %3d/%d\n", r.name.c_str(), r.read_ms,

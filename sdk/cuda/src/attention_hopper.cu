@@ -183,7 +183,7 @@ __device__ __forceinline__ void Multiply(uint32_t queries, uint32_t keys, float 
     // 16 elements on are 32 bytes on within a block; descriptors count in 16 bytes.
     const uint64_t a = q + d / 4 * (kGroupBytes / 16) + d % 4 * 2;
     const uint64_t b = k + d / 4 * (kKeys * 128 / 16) + d % 4 * 2;
-    hopper::Multiply64x128(sums, a, b, d > 0, T{});
+    hopper::Multiply64(sums, a, b, d > 0, T{});
   }
   hopper::CommitProducts();
   hopper::WaitProducts<0>();

@@ -638,11 +638,10 @@ __global__ void __launch_bounds__(EigenShape<N, false>::kThreads, N <= 128 ? 256
   if (threadIdx.x == 0) record->rounds = rounds;
 }
 
-// Threads that QkKernel's registers are fitted to: more than it has, so that a multiprocessor also holds a
-// block of the projection, which runs at the same time (128 columns), or a second one of its own (64).
+// Threads that QkKernel's registers are fitted to: 64 columns leave room for a second block.
 template <int N>
 constexpr int QkBound() {
-  return N == 128 ? 640 : (N == 64 ? 512 : EigenShape<N, true>::kThreads);
+  return N == 64 ? 512 : EigenShape<N, true>::kThreads;
 }
 
 // qk_sigma1 of one pair, by the whole block. Not inlined: in the loop that calls it the compiler would keep
@@ -711,8 +710,7 @@ __device__ __noinline__ void QkOfPair(const HeadRecord* heads, const QkRecord& p
   }
 }
 
-// A block takes one pair after the other, so that all blocks are there at once and the projection's get what
-// room they leave: blocks of a later kernel are dealt out when none of an earlier one is waiting.
+// A block takes one pair after the other.
 template <int N>
 __global__ void __launch_bounds__(QkBound<N>(), 1)
     QkKernel(const HeadRecord* heads, const QkRecord* pairs, const int* list, int count, const float* gram,

@@ -36,7 +36,11 @@ int LaunchQk(const WeightBuffers& b, int padded, int first, int count, const int
     constexpr size_t kBytes = sizeof(EigenShared<n>);
     const cudaError_t found =
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, QkKernel<n>, kThreads, kBytes);
-    const int blocks = found == cudaSuccess ? std::max(1, resident) * multiprocessors : count;
+    int blocks = found == cudaSuccess ? std::max(1, resident) * multiprocessors : count;
+    // Pairs that have no room at once would keep the pass over W, which runs beside them, off every
+    // multiprocessor: they get half of them, and the pass the rest, which nearly suffice to read at full
+    // speed.
+    if (count > blocks) blocks = std::max(1, blocks / 2);
     QkKernel<n><<<std::min(count, blocks), kThreads, kBytes, Of(stream)>>>(
         b.heads, b.qk, b.qk_list + first, count, b.gram, b.basis, b.records, b.qk_sigma1, flag);
   });

@@ -4,8 +4,9 @@
 // A tile of 64 rows lies in shared memory as the instructions take it: a line of 128 bytes for each column,
 // swizzled. Each of the first warpgroups owns a 64 x 64 block of G (three of them for 128 columns, two on the
 // diagonal). 16-bit weights are copied there by all threads. fp32 weights pass through the registers of one
-// more warpgroup, which splits them into two bf16 while the others multiply: high^T high + high^T low + low^T
-// high, and low^T low on the diagonal, where it has one sign.
+// more warpgroup, which splits them into two bf16 while the others multiply all halves with all. (low^T low
+// matters on the diagonal alone, where it has one sign. But a branch around it makes the compiler wait after
+// each instruction.)
 #pragma once
 
 #include "gram_kernel.cuh"
@@ -33,28 +34,15 @@ struct HopperShape {
 
 #ifdef FS_HOPPER_CODE
 
-#define FS_ACC4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define FS_WGMMA(type)                                                                                       \
-  asm volatile(                                                                                              \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"                                                           \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                                            \
-      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26," \
-      "%27,"                                                                                                 \
-      "%28,%29,%30,%31}, %32, %33, p, 1, 1, 0, 0;\n}\n"                                                      \
-      : FS_ACC4(0), FS_ACC4(4), FS_ACC4(8), FS_ACC4(12), FS_ACC4(16), FS_ACC4(20), FS_ACC4(24), FS_ACC4(28)  \
-      : "l"(a), "l"(b), "r"(add))
-
-// d = (add ? d : 0) + A^T B over 16 rows, 64 x 64.
+// d = (add ? d : 0) + A^T B over 16 rows, 64 x 64; fp32 weights have been split into bf16.
 template <typename T>
 __device__ __forceinline__ void GroupMultiply(float (&d)[32], uint64_t a, uint64_t b, int add) {
   if constexpr (__is_same(T, __half)) {
-    FS_WGMMA("f16");
+    hopper::Multiply64(d, a, b, add, __half{});
   } else {
-    FS_WGMMA("bf16");
+    hopper::Multiply64(d, a, b, add, __nv_bfloat16{});
   }
 }
-#undef FS_WGMMA
-#undef FS_ACC4
 
 // The products of one tile for the block at (row, col), into `acc`; waits for them.
 template <int N, typename T>
@@ -63,6 +51,7 @@ __device__ __forceinline__ void TileOfGroup(uint32_t stage, int row, int col, fl
   constexpr int kLine = kGramTile * 2;
   const uint64_t a = hopper::Descriptor(stage + row * kLine), b = hopper::Descriptor(stage + col * kLine);
   constexpr uint64_t kLow = Shape::kTileBytes / 16;  // from a high operand to its low one
+  hopper::Forget(acc);
   hopper::FenceProducts();
 #pragma unroll
   for (int k = 0; k < kGramTile / 16; ++k) {
@@ -70,7 +59,7 @@ __device__ __forceinline__ void TileOfGroup(uint32_t stage, int row, int col, fl
     if constexpr (Shape::kSplit) {
       GroupMultiply<T>(acc, a + kLow + step, b + step, k > 0);
       GroupMultiply<T>(acc, a + step, b + kLow + step, 1);
-      if (row == col) GroupMultiply<T>(acc, a + kLow + step, b + kLow + step, 1);
+      GroupMultiply<T>(acc, a + kLow + step, b + kLow + step, 1);
       GroupMultiply<T>(acc, a + step, b + step, 1);
     } else {
       GroupMultiply<T>(acc, a + step, b + step, k > 0);
@@ -78,6 +67,7 @@ __device__ __forceinline__ void TileOfGroup(uint32_t stage, int row, int col, fl
   }
   hopper::CommitProducts();
   hopper::WaitProducts<0>();
+  hopper::Pin(acc);
 }
 
 // Writes a 64 x 64 block of G as its 32 x 32 blocks; the one below the diagonal is left out.

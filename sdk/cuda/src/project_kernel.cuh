@@ -74,12 +74,7 @@ struct RowSums {
       const float z[3] = {static_cast<float>(y[0]), static_cast<float>(y[1]), static_cast<float>(y[2])};
 #pragma unroll
       for (int n = 0; n < 3; ++n) a.y[h.u_at + n * int64_t{h.d_model} + i] = z[n];
-      sum[0] += double(z[0]) * z[0];
-      sum[1] += double(z[0]) * z[1];
-      sum[2] += double(z[0]) * z[2];
-      sum[3] += double(z[1]) * z[1];
-      sum[4] += double(z[1]) * z[2];
-      sum[5] += double(z[2]) * z[2];
+      AddProducts(z[0], z[1], z[2]);
     } else {
 #pragma unroll
       for (int n = 0; n < kVectors; ++n) {
@@ -88,7 +83,46 @@ struct RowSums {
       }
     }
   }
+  // kSpectra: of one row's y.
+  __device__ __forceinline__ void AddProducts(float x, float y, float z) {
+    sum[0] += double(x) * x;
+    sum[1] += double(x) * y;
+    sum[2] += double(x) * z;
+    sum[3] += double(y) * y;
+    sum[4] += double(y) * z;
+    sum[5] += double(z) * z;
+  }
 };
+
+// The same for kRows rows from i on whose sums and u lie in vectors of four.
+template <Pass kPass, int kRows, typename Acc>
+__device__ __forceinline__ void AddRows(const ProjectArguments& a, const HeadRecord& h, int64_t i,
+                                        const Acc (&y)[kRows][RowSums<kPass>::kVectors],
+                                        RowSums<kPass>* sums) {
+  static_assert(kRows % 4 == 0);
+#pragma unroll
+  for (int r = 0; r < kRows; r += 4) {
+    if constexpr (kPass == Pass::kSpectra) {
+#pragma unroll
+      for (int n = 0; n < 3; ++n) {
+        *reinterpret_cast<float4*>(a.y + h.u_at + n * int64_t{h.d_model} + i + r) =
+            make_float4(y[r][n], y[r + 1][n], y[r + 2][n], y[r + 3][n]);
+      }
+#pragma unroll
+      for (int e = r; e < r + 4; ++e) sums->AddProducts(y[e][0], y[e][1], y[e][2]);
+    } else {
+#pragma unroll
+      for (int n = 0; n < RowSums<kPass>::kVectors; ++n) {
+        const float* all = n < 3 ? a.now.u : a.next.u;
+        const float4 u =
+            *reinterpret_cast<const float4*>(all + h.u_at + (n % 3) * int64_t{h.d_model} + i + r);
+        const float four[4] = {u.x, u.y, u.z, u.w};
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums->sum[n] += double(four[e]) * double(y[r + e][n]);
+      }
+    }
+  }
+}
 
 // v of the pass in shared memory, [d_head][8], scaled by nothing.
 template <Pass kPass>
@@ -152,6 +186,12 @@ __device__ void PassModelMajor(const ProjectArguments& a, const HeadRecord& h, c
         for (int r = 0; r < kRows; ++r)
           w[r] = r < valid ? line[r * h.row_stride + j * h.col_stride] : T(0.0f);
         add(w, j);
+      }
+    }
+    if constexpr (kRows % 4 == 0) {
+      if (whole && (h.u_at | h.d_model) % 4 == 0) {
+        AddRows<kPass, kRows>(a, h, i, y, sums);
+        continue;
       }
     }
 #pragma unroll
@@ -313,10 +353,19 @@ __device__ void FinishHead(const ProjectArguments& a, const HeadRecord& h, int h
   }
 }
 
+// Blocks that a multiprocessor shall hold: the more, the more loads are in flight. 0: the compiler's choice,
+// which is better than 1.
+template <Pass kPass, typename T, bool kHeadMajor>
+constexpr int ProjectBlocks() {
+  if (kHeadMajor || sizeof(T) == 8) return 0;
+  return kPass == Pass::kProject ? 7 : kPass == Pass::kSpectra ? 5 : 0;
+}
+
 // kHeadMajor: all heads of the launch have lines along d_head. One kernel for each, since the registers of
 // both would halve what a multiprocessor holds.
 template <Pass kPass, typename T, bool kHeadMajor>
-__global__ void __launch_bounds__(kProjectThreads) ProjectKernel(ProjectArguments a) {
+__global__ void __launch_bounds__(kProjectThreads, ProjectBlocks<kPass, T, kHeadMajor>())
+    ProjectKernel(const __grid_constant__ ProjectArguments a) {
   extern __shared__ __align__(16) float vectors[];  // d_head x 8
   __shared__ double reduce[kProjectThreads / 32][kPartials];
   __shared__ bool last;

@@ -34,7 +34,9 @@ class Places {
   size_t bytes_ = 0;
 };
 
-// A second stream, forked off a caller's and joined to it again, also while the caller captures a graph.
+// A second stream, forked off a caller's and joined to it again, also while the caller captures a graph. Of
+// the greatest priority: its kernel's blocks need whole multiprocessors, and would come last among those of
+// many others.
 class SideStream {
  public:
   SideStream() = default;
@@ -49,7 +51,9 @@ class SideStream {
 
   // On the current device. Returns a cudaError_t, as the others.
   int Make() {
-    int error = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+    int least = 0, greatest = 0;
+    int error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    if (error == 0) error = cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest);
     if (error == 0) error = cudaEventCreateWithFlags(&forked_, cudaEventDisableTiming);
     if (error == 0) error = cudaEventCreateWithFlags(&joined_, cudaEventDisableTiming);
     return error;
