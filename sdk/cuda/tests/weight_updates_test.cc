@@ -1,6 +1,7 @@
 // Growth along frozen pairs: r_i, single-step changes, windows, graphs and repeatability.
 #include <cmath>
 #include <random>
+#include <tuple>
 
 #include "foreshock/sdk/update_accumulator.h"
 #include "weight_device_fixture.h"
@@ -22,36 +23,38 @@ double ExactProjection(const Matrix& w, const float* u, const float* v) {
   return static_cast<double>(sum);
 }
 
-TEST(WeightUpdates, ProjectionMatchesTheReference) {
+class WeightProjections : public ::testing::TestWithParam<std::tuple<DType, Order>> {};
+
+TEST_P(WeightProjections, MatchTheReference) {
   FS_NEEDS_DEVICE();
-  for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32, DType::kFp64}) {
-    for (const Order order : {Order::kRows, Order::kColumns, Order::kPaddedRows}) {
-      for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1},
-                                       {33, 31},
-                                       {768, 64},
-                                       {1030, 128},
-                                       {513, 80},
-                                       {300, 256},
-                                       {700, 200}}) {
-        for (const size_t shift : {size_t{0}, kernels::SizeOf(dtype)}) {
-          SCOPED_TRACE(testing::Message() << rows << " x " << cols << " dtype " << static_cast<int>(dtype)
-                                          << " order " << static_cast<int>(order) << " shift " << shift);
-          DeviceWeight w(RandomMatrix(rows, cols, 3), dtype, order, shift);
-          Probed probed({w.view()});
-          const double sigma1 = probed.Spectra().spectra[0].sigma[0];
-          probed.probe->Adopt();
-          ASSERT_TRUE(probed.probe->Start(nullptr).ok());
-          const DeviceUpdates got = probed.Read().updates[0];
-          const auto u = probed.U(0, rows, false), v = probed.V(0, cols, false);
-          for (int i = 0; i < kPairs; ++i) {
-            const double want = ExactProjection(w.exact(), u.data() + i * rows, v.data() + i * cols);
-            EXPECT_TRUE(std::abs(got.r[i] - want) <= 1e-7 * sigma1) << got.r[i] << " " << want;
-          }
-        }
+  const auto [dtype, order] = GetParam();
+  for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1},
+                                   {33, 31},
+                                   {768, 64},
+                                   {1030, 128},
+                                   {513, 80},
+                                   {300, 256},
+                                   {700, 200}}) {
+    for (const size_t shift : {size_t{0}, kernels::SizeOf(dtype)}) {
+      SCOPED_TRACE(testing::Message() << rows << " x " << cols << " shift " << shift);
+      DeviceWeight w(RandomMatrix(rows, cols, 3), dtype, order, shift);
+      Probed probed({w.view()});
+      const double sigma1 = probed.Spectra().spectra[0].sigma[0];
+      probed.probe->Adopt();
+      ASSERT_TRUE(probed.probe->Start(nullptr).ok());
+      const DeviceUpdates got = probed.Read().updates[0];
+      const auto u = probed.U(0, rows, false), v = probed.V(0, cols, false);
+      for (int i = 0; i < kPairs; ++i) {
+        const double want = ExactProjection(w.exact(), u.data() + i * rows, v.data() + i * cols);
+        EXPECT_TRUE(std::abs(got.r[i] - want) <= 1e-7 * sigma1) << got.r[i] << " " << want;
       }
     }
   }
 }
+INSTANTIATE_TEST_SUITE_P(
+    All, WeightProjections,
+    ::testing::Combine(::testing::Values(DType::kBf16, DType::kFp16, DType::kFp32, DType::kFp64),
+                       ::testing::Values(Order::kRows, Order::kColumns, Order::kPaddedRows)));
 
 // A run of steps on the device beside UpdateAccumulator fed with exact projections along the same pairs.
 class Follower {
