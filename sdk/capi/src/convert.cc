@@ -27,6 +27,7 @@ AttentionCall ToCall(const fs_attention& in) {
   call.micro_batch = in.micro_batch;
   call.device = in.device >= 0 ? in.device : cuda::DeviceOf(in.q.data);
   call.stream = in.stream;
+  if (in.causal >= 0) call.causal = in.causal != 0;
   kernels::RoundingProblem& problem = call.problem;
   problem.v = ToView(in.v);
   problem.o = ToView(in.o);

@@ -55,6 +55,7 @@ void fs_attention_init_size(fs_attention* attention, uint32_t size) {
   fs_attention d{};
   d.grad_enabled = 1;
   d.device = -1;
+  d.causal = -1;
   WriteSized(d, attention, size);
 }
 

@@ -78,6 +78,35 @@ TEST_F(StepTest, HelloDescribesTheModel) {
   EXPECT_EQ(hello.unmonitored[0].reason, "linear attention");
 }
 
+TEST_F(StepTest, ACallMaySayThatItIsNotCausal) {
+  // Layer 0 is causal and called as if it were not, layer 1 is declared so; layer 2 is as layer 0, and its
+  // calls say nothing.
+  ToyShape shape;
+  shape.layers = 3;
+  ToyModel model(shape);
+  fs_run* run = Open();
+  for (int l = 0; l < 3; ++l) {
+    fs_layer layer = model.Layer(l);
+    layer.causal = l != 1;
+    ASSERT_EQ(fs_add_layer(run, &layer), FS_OK) << fs_last_error(run);
+  }
+  fs_step_begin(run, 0);
+  for (uint32_t l = 0; l < 3; ++l) {
+    fs_attention a = model.WithGradients();
+    if (l == 0) a.causal = 0;
+    EXPECT_EQ(fs_attention_forward(run, l, &a), FS_OK);
+    EXPECT_EQ(fs_attention_backward(run, l, &a), FS_OK);
+  }
+  fs_step_end(run);
+  const Recording recording = Close(run);
+  for (const uint16_t signal : {kLogitMin, kEntropyMean, kOutputRoundingBias, kDeltaError}) {
+    const auto* said = recording.Step(0)->Find(signal, 0);
+    ASSERT_NE(said, nullptr) << signal;
+    EXPECT_EQ(said->values, recording.Step(0)->Find(signal, 1)->values) << signal;
+    EXPECT_NE(said->values, recording.Step(0)->Find(signal, 2)->values) << signal;
+  }
+}
+
 // The window of frame t holds the single steps after the last frame with spectra, up to and with t.
 TEST_F(StepTest, UpdateWindowsCountSingleStepsAndLeaveSkippedOnesOut) {
   ToyModel model;

@@ -26,19 +26,6 @@ double RoundingWork(const kernels::RoundingProblem& p) {
 
 }  // namespace
 
-void AttentionWatch::NextTurn() noexcept {
-  const size_t layers = layers_.size();
-  if (layers == 0) return;
-  turn_first_ = (turn_first_ + turn_count_) % layers;
-  turn_count_ = 0;
-  double work = 0;
-  while (turn_count_ < layers) {
-    work += state_[(turn_first_ + turn_count_) % layers].rounding_work;
-    if (turn_count_ > 0 && work > kRoundingWork) break;
-    ++turn_count_;
-  }
-}
-
 // A device that cannot be set up stays in the list, with its reason: it is not tried at every call.
 DeviceAttention* AttentionWatch::OnDevice(int device) {
   for (auto& known : devices_) {
@@ -92,8 +79,8 @@ Status AttentionWatch::ProbeOnDevice(size_t layer, bool backward, const Attentio
   DeviceAttention* device = nullptr;
   try {
     device = OnDevice(call.device);
-    if (rounding) state_[layer].rounding_work = RoundingWork(problem);
-    rounding = rounding && InTurn(layer) && spec.dropout <= 0 && RoundingFits(layer, problem);
+    if (rounding) turns_.SetWork(layer, RoundingWork(problem));
+    rounding = rounding && turns_.Has(layer) && spec.dropout <= 0 && RoundingFits(layer, problem);
   } catch (const std::exception&) {
     return Status(Code::kResourceExhausted, "attention on a device: no memory");
   }
@@ -118,16 +105,14 @@ Status AttentionWatch::Capture(size_t layer, bool backward, const AttentionCall&
   if (!ever_sampled_) {
     return Status(Code::kFailedPrecondition, "recorded into a CUDA graph before the first sampled step");
   }
-  kernels::RoundingProblem problem = call.problem;
-  if (!backward) problem.d_o = problem.dq = kernels::TensorView();
-  Fill(spec, &problem.attention);
+  const kernels::RoundingProblem problem = ProblemOf(spec, call, backward);
   KernelStatus status = KernelStatus::kOk;
   try {
     const bool rounding = (backward || (!state_[layer].calls_backward && problem.v.data != nullptr &&
                                         problem.o.data != nullptr)) &&
                           spec.dropout <= 0 && RoundingFits(layer, problem);
     if (backward && !rounding) return OkStatus();
-    if (rounding) state_[layer].rounding_work = RoundingWork(problem);
+    if (rounding) turns_.SetWork(layer, RoundingWork(problem));
     status = OnDevice(call.device)
                  ->Capture(cuda::CaptureOf(call.stream), layer, backward, problem, {!backward, rounding},
                            call.stream);

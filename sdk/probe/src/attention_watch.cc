@@ -46,7 +46,7 @@ Status CheckTensor(const LayerSpec& spec, const char* name, const TensorView& te
 }  // namespace
 
 AttentionWatch::AttentionWatch(const std::vector<LayerSpec>& layers, const FrameLayout& layout)
-    : layers_(layers), layout_(layout), state_(layers.size()) {
+    : layers_(layers), layout_(layout), state_(layers.size()), turns_(layers.size()) {
   size_t heads = 0;
   for (size_t i = 0; i < layers.size(); ++i) {
     heads = std::max<size_t>(heads, layers[i].local_query_heads);
@@ -72,8 +72,9 @@ void AttentionWatch::BeginStep(int64_t step, bool sampled, const RowRule& rule) 
   sampled_ = sampled;
   if (!sampled) return;
   ever_sampled_ = true;
-  NextTurn();
-  for (auto& device : devices_) device->BeginStep(turn_first_, turn_count_);
+  turns_.Next(step - last_sample_);
+  last_sample_ = step;
+  for (auto& device : devices_) device->BeginStep(turns_.first(), turns_.count());
   for (LayerState& state : state_) {
     state.calls_backward = state.calls_backward || state.backward_done;
     state.forward_done = state.backward_done = false;
@@ -106,13 +107,17 @@ Status AttentionWatch::CheckShapes(const LayerSpec& spec, const kernels::Roundin
   return CheckTensor(spec, "dq", problem.dq, spec.local_query_heads, spec.head_dim, &q);
 }
 
-void AttentionWatch::Fill(const LayerSpec& spec, kernels::AttentionProblem* problem) const noexcept {
-  problem->scale = spec.scale;
-  problem->softcap = spec.softcap;
-  problem->causal = spec.causal;
-  problem->window_left = spec.window_left;
-  problem->window_right = spec.window_right;
-  problem->sampling = sampling_;
+kernels::RoundingProblem AttentionWatch::ProblemOf(const LayerSpec& spec, const AttentionCall& call,
+                                                   bool backward) const noexcept {
+  kernels::RoundingProblem problem = call.problem;
+  if (!backward) problem.d_o = problem.dq = TensorView();
+  problem.attention.scale = spec.scale;
+  problem.attention.softcap = spec.softcap;
+  problem.attention.causal = call.causal.value_or(spec.causal);
+  problem.attention.window_left = spec.window_left;
+  problem.attention.window_right = spec.window_right;
+  problem.attention.sampling = sampling_;
+  return problem;
 }
 
 Status AttentionWatch::Reserve(size_t bytes) {
@@ -130,9 +135,7 @@ Status AttentionWatch::Forward(size_t layer, const AttentionCall& call, FrameSlo
   if (!WantsForward(layer) || !call.grad_enabled || call.recompute) return OkStatus();
   const LayerSpec& spec = layers_[layer];
   FS_RETURN_IF_ERROR(CheckShapes(spec, call.problem, false));
-  kernels::RoundingProblem problem = call.problem;
-  problem.d_o = problem.dq = TensorView();
-  Fill(spec, &problem.attention);
+  const kernels::RoundingProblem problem = ProblemOf(spec, call, false);
   const bool rounding =
       !state_[layer].calls_backward && problem.v.data != nullptr && problem.o.data != nullptr;
   state_[layer].on_device = call.device >= 0;
@@ -153,8 +156,7 @@ Status AttentionWatch::Backward(size_t layer, const AttentionCall& call, FrameSl
   if (!WantsBackward(layer) || call.micro_batch != state_[layer].micro_batch) return OkStatus();
   const LayerSpec& spec = layers_[layer];
   FS_RETURN_IF_ERROR(CheckShapes(spec, call.problem, true));
-  kernels::RoundingProblem problem = call.problem;
-  Fill(spec, &problem.attention);
+  const kernels::RoundingProblem problem = ProblemOf(spec, call, true);
   const Status status = call.device >= 0 ? ProbeOnDevice(layer, true, call, problem, true, slot)
                                          : ProbeRounding(layer, problem, slot);
   state_[layer].backward_done = status.ok();

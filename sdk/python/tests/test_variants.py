@@ -60,6 +60,38 @@ def test_multihead_attention(record, need_weights):
         reference.compare(recording.layer(0, 0), reference.attention_signals(calls[0]))
 
 
+@pytest.mark.parametrize("how", ["eager", "compiled"])
+def test_calls_that_are_causal_and_others_that_are_not(record, how):
+    """Of one layer: what the call says counts, and needs no mask."""
+    class Attention(models.CausalSelfAttention):
+        causal = True
+
+        def forward(self, x):
+            b, s, c = x.shape
+            q, k, v = (t.view(b, s, self.n_head, c // self.n_head).transpose(1, 2) for t in self.c_attn(x).split(c, 2))
+            y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=Attention.causal)
+            return self.c_proj(y.transpose(1, 2).contiguous().view(b, s, c))
+
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = models.NanoGPT(attention=Attention)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    monitor, recording = record(model, optimizer)
+    run = torch.compile(model, backend="aot_eager") if how == "compiled" else model
+    expected = []
+    for step, causal in enumerate((True, False, True)):
+        Attention.causal = causal
+        twin = models.NanoGPT(attention=Attention)
+        twin.load_state_dict(model.state_dict())
+        expected.append(reference.capture(twin, lambda m: m(*models.batch(100 * step))))
+        models.train(run, optimizer, 1, monitor, first=step)
+    monitor.close()
+    assert not monitor.unwatched
+    for step, calls in enumerate(expected):
+        for layer in range(2):
+            reference.compare(recording.layer(step, layer), reference.attention_signals(calls[layer]), f"step {step}")
+
+
 transformers = pytest.importorskip("transformers")
 
 

@@ -365,6 +365,7 @@ typedef struct fs_attention {
   /* On a device: the cudaStream_t on which it is ready, and behind which it may change; NULL: the default
    * stream. Streams may differ from call to call. */
   void* stream;
+  int32_t causal; /* -1: as its layer; 0 or 1: this call, where calls of a layer differ */
 } fs_attention;
 FS_API void fs_attention_init_size(fs_attention* attention, uint32_t size);
 FS_INLINE void fs_attention_init(fs_attention* attention) {

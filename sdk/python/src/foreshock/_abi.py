@@ -156,6 +156,7 @@ class Attention(C.Structure):
         ("n_sinks", C.c_int32),
         ("device", C.c_int32),
         ("stream", C.c_void_p),
+        ("causal", C.c_int32),
     ]
 
 

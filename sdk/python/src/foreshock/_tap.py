@@ -48,7 +48,7 @@ class Tap:
         self.seen = False  # an attention call of this layer went through backward
         self.here, self.missed = False, 0  # the same in this sampled step; sampled steps since the last one
         self.off = ""  # why attention is not measured (any more)
-        self.causal = False  # as declared to the library
+        self.call_says_causal = False  # nobody said it by hand
         self.counts_tokens = False
         self._attention = _abi.Attention()
 
@@ -63,7 +63,7 @@ class Tap:
         if layer.scale is None:
             layer.scale = scale
         if layer.causal is None:
-            layer.causal = bool(causal)
+            layer.causal, self.call_says_causal = bool(causal), True
         layer.softcap = layer.softcap or float(softcap)
         layer.dropout = float(dropout)
 
@@ -115,38 +115,15 @@ class Tap:
             t = t[:, :: t.shape[1] // here]
         return t
 
-    def _mask(self, mask, causal, q, k):
-        """The mask that makes this call fit what was declared of the layer; None: none; False: it cannot be made to."""
-        if mask is None:
-            if causal == self.causal:
-                return None
-            # Declared causal and called without: its rows cannot be told. The other way round a mask says it.
-            return torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril_() if causal else False
-        if self.causal and not causal:
-            # Right as long as the mask itself allows no look ahead. On a device nobody may wait to see that.
-            if q.shape[2] != k.shape[2]:
-                return False
-            if mask.device.type != "cpu":
-                self.monitor.unmonitored(f"{self.layer.name} (attention, some steps)",
-                                         "called with a mask in some steps and causal without one in others")
-                return False
-            allowed = mask if mask.dtype is torch.bool else mask > -1e4
-            square = allowed.expand(*allowed.shape[:-2], q.shape[2], k.shape[2])
-            if bool(torch.triu(square, 1).any()):
-                return False
-        return mask
-
     def _measure(self, dq, d_o, q, k, v, o, mask, heads_first, causal):
         if reason := _device.why_not(q.device):
             return self._give_up(reason)
         dq, d_o, q, k, v, o = map(fit, (dq, d_o, q, k, v, o))
         k, v = self._kv(k), self._kv(v)
-        mask = self._mask(mask, causal, q, k)
-        if mask is False:
-            return None
         a, lib, handle = self._attention, self.monitor.library, self.monitor.handle
         lib.fs_attention_init_size(C.byref(a), C.sizeof(a))
         a.top_left = 1
+        a.causal = int(causal) if self.call_says_causal else -1
         if q.is_cuda:
             a.device = q.get_device()
             a.stream = _device.stream_of(a.device) or None

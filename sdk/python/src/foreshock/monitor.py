@@ -179,7 +179,6 @@ class Monitor:
             if reason:
                 self.unmonitored(f"{layer.name} (weights)", reason)
             struct = _run.layer_struct(layer, wq, wk)
-            self.taps[layer.index].causal = bool(layer.causal)
             if self.library.fs_add_layer(self.handle, C.byref(struct)) != _abi.OK:
                 self.taps[layer.index].off = error = self.last_error()
                 self.unmonitored(layer.name, error)

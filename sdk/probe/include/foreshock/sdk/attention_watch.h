@@ -8,9 +8,7 @@
 // later: the frame carries a ticket, and Complete writes it once Ready says so. The tensors must stay as they
 // are in the order of that stream, not of the host.
 //
-// On a device layers take turns with the rounding signals, the dearest: a sampled step measures as many
-// layers in a row as stay below kRoundingWork, at least one, and the next sampled step goes on behind them.
-// The first sampled step measures all.
+// On a device layers take turns with the rounding signals, the dearest (RoundingTurns).
 //
 // One thread at a time. Allocates only at the first call on a device, and when a call needs a larger
 // workspace than every one before it; nothing ever waits for a device.
@@ -19,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,12 +26,13 @@
 #include "foreshock/sdk/frame_layout.h"
 #include "foreshock/sdk/layer_spec.h"
 #include "foreshock/sdk/rounding_probe.h"
+#include "foreshock/sdk/rounding_turns.h"
 #include "foreshock/sdk/tracker_failure.h"
 
 namespace foreshock::sdk {
 
-// What a trainer hands over: tensors, masks and positions of one call. Scale, soft-cap, causality and window
-// come from the layer.
+// What a trainer hands over: tensors, masks and positions of one call. Scale, soft-cap and window come from
+// the layer, and causality where the call does not say.
 struct AttentionCall {
   kernels::RoundingProblem problem;
   bool grad_enabled = true;
@@ -40,6 +40,7 @@ struct AttentionCall {
   uint32_t micro_batch = 0;
   int device = -1;         // the CUDA device of the tensors; -1: host memory
   void* stream = nullptr;  // on a device: where they are ready
+  std::optional<bool> causal;
 };
 
 struct RowRule {
@@ -62,7 +63,7 @@ class AttentionWatch {
   // False too where a device's layer is not in turn: its backward would find nothing more.
   bool WantsBackward(size_t layer) const noexcept {
     const LayerState& state = state_[layer];
-    const bool waits = state.on_device && state.calls_backward && !InTurn(layer);
+    const bool waits = state.on_device && state.calls_backward && !turns_.Has(layer);
     return sampled_ && state.forward_done && !state.backward_done && !waits;
   }
 
@@ -97,20 +98,17 @@ class AttentionWatch {
     bool calls_backward = false;  // seen in an earlier sample
     bool on_device = false;       // the last forward
     bool bad_sequences = false, sequences_told = false, rounding_told = false;
-    double rounding_work = 0;  // on a device, of the last call; 0: not known
     uint32_t micro_batch = 0;
     std::vector<float> last_logit_max;
   };
-  // Multiply-adds of one product (q k, P V) a step may spend on a device: about a layer of 16 sequences of
-  // 1,024 tokens, 12 heads of 64, with one row in eight.
-  static constexpr double kRoundingWork = 1e9;
   static constexpr int kTickets = 4;  // sampled frames whose results may be under way at once
   enum class TicketUse : uint8_t { kFree, kWaits, kAbandoned };
 
   static Status FromKernel(const LayerSpec& spec, kernels::KernelStatus status);
   Status CheckShapes(const LayerSpec& spec, const kernels::RoundingProblem& problem, bool backward) const;
-  // What the layer and the step say of a call.
-  void Fill(const LayerSpec& spec, kernels::AttentionProblem* problem) const noexcept;
+  // The call's problem, with what the layer and the step say of it.
+  kernels::RoundingProblem ProblemOf(const LayerSpec& spec, const AttentionCall& call,
+                                     bool backward) const noexcept;
   Status Reserve(size_t bytes);
   Status ProbeRounding(size_t layer, const kernels::RoundingProblem& problem, FrameSlot* slot);
   Status ProbeOnDevice(size_t layer, bool backward, const AttentionCall& call,
@@ -121,11 +119,6 @@ class AttentionWatch {
   void FreeTicket(int ticket) noexcept;
   void WriteFound(DeviceAttention& device, int ticket, FrameSlot* slot) noexcept;
   void KeepLogits(size_t layer, const kernels::AttentionHeadStats* heads) noexcept;
-  void NextTurn() noexcept;
-  bool InTurn(size_t layer) const noexcept {
-    const size_t behind = layer + (layer < turn_first_ ? layers_.size() : 0) - turn_first_;
-    return behind < turn_count_;
-  }
   bool RoundingFits(size_t layer, const kernels::RoundingProblem& problem);
 
   const std::vector<LayerSpec>& layers_;
@@ -139,7 +132,8 @@ class AttentionWatch {
   std::array<TicketUse, kTickets> tickets_{};
   std::vector<TrackerFailure> failures_;
   double device_nanos_ = 0;
-  size_t turn_first_ = 0, turn_count_ = 0;  // layers whose rounding this sample measures, counted round
+  RoundingTurns turns_;
+  int64_t last_sample_ = 0;  // step
   kernels::RowSampling sampling_;
   bool sampled_ = false;
   bool ever_sampled_ = false;
