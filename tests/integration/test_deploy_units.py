@@ -66,6 +66,21 @@ class Files(unittest.TestCase):
         for path in listed:
             self.assertTrue((DEPLOY / path).exists(), path)
 
+    def test_every_shard_has_agents_of_its_own(self):
+        script = DEPLOY / "kubernetes" / "shards"
+        made = subprocess.run([script, "3"], capture_output=True, text=True, check=True).stdout
+        sets = [(DEPLOY / "kubernetes" / "agent.yaml").read_text().split("\n---\n")[1], *made.split("---\n")[1:]]
+        self.assertEqual(len(sets), 3)
+        for shard, text in enumerate(sets):
+            self.assertEqual(re.findall(r"^  name: (\S+)$", text, re.MULTILINE), [f"foreshock-agent-{shard}"])
+            self.assertEqual(set(re.findall(r'foreshock.dev/shard: (\S+)', text)), {f'"{shard}"'})
+            self.assertEqual(re.findall(r"foreshock-server-(\d+)\.", text), [str(shard)])
+        self.assertEqual(re.sub(r"\b[012]\b", "N", sets[1].strip()), re.sub(r"\b[012]\b", "N", sets[2].strip()))
+        for wrong in ("", "1", "two", "65"):
+            done = subprocess.run([script, *wrong.split()], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("shards: ", done.stderr)
+
     def test_the_sample_configuration_is_taken(self):
         config = DEPLOY / "systemd" / "foreshockd.yml"
         # An address that cannot be listened on ends it after the file was read: exit status 2 would be the file's fault.
