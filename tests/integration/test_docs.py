@@ -1,10 +1,12 @@
 """Every command that README and docs show is executed, or is named here with where it is executed instead.
 
-A new command in a ```sh block that is in neither list fails the test. Commands run as written, except that build/bin is the build
-under test, localhost:7070 the test's own server, and what would run for minutes gets fewer steps.
+A new command in a ```sh block that is in neither list fails the test. Of commands within a sentence the words and flags are
+looked up in --help. Commands run as written, except that build/bin is the build under test, localhost:7070 the test's own
+server, and what would run for minutes gets fewer steps.
 """
 
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -13,7 +15,7 @@ import unittest
 import harness
 from harness import BIN, SOURCE, until
 
-SKIPPED_FOLDERS = ("docs/design", "docs/formats", "docs/rules")
+SKIPPED_FOLDERS = ("docs/design",)  # dated: they tell what was true then
 # Pattern of a command: why it is not run here.
 ELSEWHERE = {
     r"scripts/quickstart": "a newcomer's machine runs it: installs packages and builds",
@@ -30,20 +32,92 @@ ELSEWHERE = {
 }
 
 
-def commands():
-    """(file, command) of every shell block; lines that end in a backslash are joined, comments taken off."""
+def pages():
+    """(file, text) of every page that is not dated."""
     git = ["git", "ls-files", "*.md"] if shutil.which("git") else ["false"]
     listed = subprocess.run(git, cwd=SOURCE, capture_output=True, text=True, check=False)
     names = listed.stdout.split() if listed.returncode == 0 else [
         str(p.relative_to(SOURCE)) for p in SOURCE.rglob("*.md") if not p.relative_to(SOURCE).parts[0].startswith("build")]
     for name in sorted(names):
-        if name.startswith(SKIPPED_FOLDERS):
-            continue
-        for block in re.findall(r"^```sh\n(.*?)^```", (SOURCE / name).read_text(), re.DOTALL | re.MULTILINE):
-            for line in block.replace("\\\n", " ").splitlines():
-                command = re.sub(r"(^|\s+)#\s.*$", "", line).strip()
-                if command:
-                    yield name, command
+        if not name.startswith(SKIPPED_FOLDERS):
+            yield name, (SOURCE / name).read_text()
+
+
+def blocks(language):
+    """(file, text) of every block of that language."""
+    for name, text in pages():
+        for block in re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            yield name, block
+
+
+def commands():
+    """(file, command) of every shell block; lines that end in a backslash are joined, comments taken off."""
+    for name, block in blocks("sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            command = re.sub(r"(^|\s+)#\s.*$", "", line).strip()
+            if command:
+                yield name, command
+
+
+def added(diff):
+    """Lines that a diff adds."""
+    return [line[1:] for line in diff.splitlines() if line.startswith("+")]
+
+
+def spoken():
+    """(file, command) of every command of a Foreshock program within a sentence, e.g. `foreshock heads RUN --json`."""
+    for name, text in pages():
+        text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+        for span in re.findall(r"`([^`]+)`", text):
+            if re.match(r"(build/bin/)?(foreshock|foreshockd|foreshock-agent|foreshock-store|foreshock-trainer) [-a-z]", span):
+                yield name, " ".join(span.removeprefix("build/bin/").split())
+
+
+class Words(unittest.TestCase):
+    """What needs no server."""
+
+    def help_of(self, *words):
+        done = subprocess.run([BIN / words[0], *words[1:], "--help"], capture_output=True, text=True, check=False,
+                              timeout=harness.DEADLINE_S)
+        return done.stdout if done.returncode == 0 else None
+
+    def test_commands_within_sentences_are_known(self):
+        seen = 0
+        for name, command in spoken():
+            with self.subTest(f"{name}: {command}"):
+                words = command.split()
+                verbs = [words[0]]
+                for word in words[1:]:
+                    if not re.fullmatch(r"[a-z][a-z-]*", word):
+                        break
+                    above, below = self.help_of(*verbs), self.help_of(*verbs, word)
+                    if below == above:
+                        break
+                    self.assertRegex(above, rf"\b{word}\b", f"no such command: {' '.join(verbs)} {word}")
+                    if below is None:
+                        break  # foreshock-store tells of its verbs in one text
+                    verbs.append(word)
+                known = set(re.findall(r"(?<![\w-])--?[A-Za-z][a-z-]*", self.help_of(*verbs) or ""))
+                self.assertLessEqual({w.split("=")[0] for w in words if re.match(r"--?[A-Za-z]", w)}, known)
+                seen += 1
+        self.assertGreater(seen, 20)
+
+    def test_names_of_the_python_package_exist(self):
+        package = SOURCE / "sdk" / "python" / "src" / "foreshock"
+        exported = set(re.findall(r"\w+", (package / "__init__.py").read_text())) | {p.stem for p in package.glob("*.py")}
+        code = [*blocks("python"), *((name, "\n".join(added(block))) for name, block in blocks("diff"))]
+        used = {(name, word) for name, block in code for word in re.findall(r"(?<![.\w])foreshock\.(?!h\b)([a-z]\w*)", block)}
+        self.assertGreater(len(used), 5)
+        for name, word in used:
+            self.assertIn(word, exported, f"{name}: foreshock.{word}")
+
+    def test_a_trainer_needs_less_than_20_lines(self):
+        found = {}
+        for name, block in blocks("diff"):
+            found[name] = found.get(name, 0) + len(added(block))
+        self.assertEqual({pathlib.Path(name).name for name in found}, {"llm.c.md", "megatron.md", "torchtitan.md"})
+        for name, count in found.items():
+            self.assertLess(count, 20, name)
 
 
 class Docs(harness.Case):
