@@ -140,6 +140,12 @@ class WebPage(harness.Case):
         self.page.get_by_role("button", name="Compare 2 runs").click()
         self.page.get_by_role("heading", name="2 runs compared").wait_for()
         self.page.locator(".chart canvas").first.wait_for()
+        # One step axis: a line a run in each chart, named, and the report of both is one link away.
+        self.assertEqual(self.page.locator("figure").first.locator(".entry").all_inner_texts(), ["wild", "team/gpt 1"])
+        self.assertGreaterEqual(self.page.locator(".chart canvas").count(), 7)
+        self.assertEqual(self.page.get_by_role("link", name="Report").get_attribute("href"),
+                         "/report?run=wild&run=team%2Fgpt%201")
+        self.assertEqual(self.page.locator("#post-mortem").count(), 0)
         self.open("#/run/wild")
         self.page.locator("#alert-table tbody tr").first.wait_for()
         rules = {a["rule"] for a in self.get(self.daemon, "/api/v1/runs/wild/alerts")["alerts"]}
@@ -147,6 +153,9 @@ class WebPage(harness.Case):
         self.assertTrue(any(rule in shown for rule in rules), shown)
         self.page.locator(".timeline button").first.click()
         self.page.locator("#heat-table").wait_for()
+        self.page.get_by_role("link", name="What happened").click()
+        self.page.locator("#what-happened dl").wait_for()
+        self.assertIn("It began", self.shown("#what-happened"))
 
     def test_a_server_that_goes_away_is_said_and_dark_is_dark(self):
         self.open_run()

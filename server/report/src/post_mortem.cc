@@ -139,7 +139,9 @@ std::string PostMortems(const std::vector<RunData>& runs) {
   for (const RunData& run : runs) {
     if (WentWrong(run)) parts += PostMortem(run);
   }
-  return parts.empty() ? "" : "<section class=\"story\"><h2>What happened</h2>\n" + parts + "</section>\n";
+  return parts.empty() ? ""
+                       : "<section class=\"story\" id=\"what-happened\"><h2>What happened</h2>\n" + parts +
+                             "</section>\n";
 }
 
 }  // namespace foreshock::report

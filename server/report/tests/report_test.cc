@@ -128,7 +128,7 @@ TEST_F(ReportTest, TellsWhatHappenedToARunThatWentWrong) {
   Write("faulty", 1000, 300);
   EXPECT_EQ(Page({"healthy"}).find("What happened"), std::string::npos);
   std::string page = Page({"healthy", "faulty"});
-  const size_t at = page.find("What happened");
+  const size_t at = page.find("id=\"what-happened\"");
   ASSERT_NE(at, std::string::npos);
   page = page.substr(at, page.find("</section>", at) - at);
   EXPECT_EQ(page.find("<h3>healthy</h3>"), std::string::npos);

@@ -73,6 +73,8 @@ export class RunPage {
     this.loss.box.classList.add('tall');
     this.layerSelect = el('select', { id: 'layer', onchange: () => this.setLayer(+this.layerSelect.value) });
     this.alerts = el('div', { id: 'alerts' });
+    this.postMortem = el('p', { id: 'post-mortem', hidden: true }, el('a', { href: `${this.reportPage()}#what-happened` }, 'What happened'),
+      ': when it began, which head went first, the last checkpoint before it, what was done and what became of it.');
     document.title = `${this.title.textContent} · Foreshock`;
   }
 
@@ -93,11 +95,11 @@ export class RunPage {
     if (this.single) {
       this.heat = new HeatMap(this.runs[0], this.catalogue.signals.filter((s) => s.scope !== 'scalar'));
       this.actions = new Actions(this.runs[0], this.layers);
-      parts.push(this.heat.root, el('section', { 'aria-labelledby': 'alerts-title' }, el('h2', { id: 'alerts-title' }, 'Alerts'), this.alerts),
+      parts.push(this.heat.root, el('section', { 'aria-labelledby': 'alerts-title' }, el('h2', { id: 'alerts-title' }, 'Alerts'),
+        this.postMortem, this.alerts),
         this.actions.root);
     }
-    const page = `/report?${this.runs.map((r) => `run=${encodeURIComponent(r)}`).join('&')}`;
-    parts.push(el('p', {}, el('a', { href: page }, 'Report'), ' (a page of its own, to keep or print)'));
+    parts.push(el('p', {}, el('a', { href: this.reportPage() }, 'Report'), ' (a page of its own, to keep or print)'));
     if (this.gone) return;
     this.root.replaceChildren(...parts);
     this.lossFeeds = this.runs.map((run) => new Feed(run, 'loss', {}, (values) => [number(values[0])]));
@@ -107,6 +109,10 @@ export class RunPage {
     this.lossGraph = this.group.add(this.loss.box, names, () => names.map((_, i) => lineColor(i)), this.lossRows());
     await this.buildSignals();
     if (this.heat) await this.heat.choose();
+  }
+
+  reportPage() {
+    return `/report?${this.runs.map((r) => `run=${encodeURIComponent(r)}`).join('&')}`;
   }
 
   lossRows() {
@@ -184,6 +190,8 @@ export class RunPage {
 
   drawAlerts(run) {
     const list = [...this.alertList].sort((a, b) => a.fired_step - b.fired_step);
+    // The runs of which the report tells a story.
+    this.postMortem.hidden = run.state !== 'failed' && !list.some((a) => a.severity === 'critical');
     for (const a of list) {
       if (this.seen.has(a.id)) continue;
       if (this.seen.size && a.state === 'firing') document.getElementById('announce').textContent = `${a.severity}: ${a.summary}`;
