@@ -26,6 +26,8 @@ set(CPACK_DEBIAN_AGENT_PACKAGE_CONTROL_EXTRA "${_control}/agent/postinst;${_cont
 
 set(CPACK_DEBIAN_CLI_PACKAGE_NAME foreshock-cli)
 set(CPACK_COMPONENT_CLI_DESCRIPTION "Foreshock's command line\n Shows runs, replays recordings, writes reports.")
+# `foreshock report --png` draws with it.
+set(CPACK_DEBIAN_CLI_PACKAGE_SUGGESTS "chromium")
 
 set(CPACK_DEBIAN_LIB_PACKAGE_NAME libforeshock${PROJECT_VERSION_MAJOR})
 set(CPACK_DEBIAN_LIB_PACKAGE_SECTION libs)
