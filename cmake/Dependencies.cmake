@@ -1,7 +1,9 @@
 # Third-party packages, found once. Each is linked by the few components that name it under LIBS.
+include(${CMAKE_CURRENT_LIST_DIR}/Need.cmake)
+
 find_package(Threads REQUIRED)
 if(FORESHOCK_TESTS)
-  find_package(GTest REQUIRED)
+  foreshock_need(GTest libgtest-dev libgmock-dev)
 endif()
 
 # protozero is header-only. FORESHOCK_PROTOZERO_DIR serves machines where the package is not installed.
@@ -13,16 +15,17 @@ if(FORESHOCK_SDK_ONLY)
   return()
 endif()
 
-find_package(Protobuf REQUIRED)
-find_package(gRPC REQUIRED)
-find_package(RocksDB REQUIRED)
-find_package(prometheus-cpp REQUIRED)
-find_package(spdlog REQUIRED)
-find_package(nlohmann_json REQUIRED)
-find_package(yaml-cpp REQUIRED)
-find_package(CLI11 REQUIRED)
-find_package(OpenSSL REQUIRED)
-find_package(PkgConfig REQUIRED)
+# Below 3.15 generated code has no presence of proto3 fields; 3.21 is what is tested.
+foreshock_need(Protobuf libprotobuf-dev protobuf-compiler VERSION 3.21)
+foreshock_need(gRPC libgrpc++-dev protobuf-compiler-grpc)
+foreshock_need(RocksDB librocksdb-dev VERSION 7)
+foreshock_need(prometheus-cpp prometheus-cpp-dev)
+foreshock_need(spdlog libspdlog-dev)
+foreshock_need(nlohmann_json nlohmann-json3-dev)
+foreshock_need(yaml-cpp libyaml-cpp-dev)
+foreshock_need(CLI11 libcli11-dev)
+foreshock_need(OpenSSL libssl-dev VERSION 3)
+foreshock_need(PkgConfig pkg-config)
 # Not under the prefix zstd: its cache entries would mislead RocksDB's own search for zstd at the next configure.
 pkg_check_modules(pc_zstd REQUIRED IMPORTED_TARGET libzstd)
 add_library(PkgConfig::zstd ALIAS PkgConfig::pc_zstd)

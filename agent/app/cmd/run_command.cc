@@ -1,4 +1,5 @@
 #include "commands.h"
+#include "foreshock/base/advice.h"
 #include "foreshock/base/logging.h"
 #include "process.h"
 
@@ -10,6 +11,7 @@ constexpr int kTickMs = 1000;
 
 int Fail(const Status& status) {
   LogError(kComponent, "cannot start", {{"error", status}});
+  if (const std::string advice = AdviceFor(status); !advice.empty()) LogError(kComponent, advice);
   return status.code() == Code::kFailedPrecondition ? kExitAlreadyRunning : kExitFailure;
 }
 

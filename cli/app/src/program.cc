@@ -1,5 +1,7 @@
 #include "foreshock/cli/program.h"
 
+#include <string_view>
+
 namespace foreshock::cli {
 namespace {
 
@@ -31,6 +33,9 @@ int RunProgram(int argc, const char* const* argv, Context& context) {
   const ParseOutcome outcome = Parse(program, argc, argv);
   if (outcome.command) return commands[*outcome.command]->Run(context);
   (outcome.exit_code == 0 ? context.out : context.err) << outcome.text;
+  const bool option_first = argc > 2 && std::string_view(argv[1]).starts_with("-");
+  if (outcome.exit_code != 0 && option_first)
+    context.err << "Options come after the command: foreshock COMMAND --option ...\n";
   return outcome.exit_code;
 }
 

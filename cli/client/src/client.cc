@@ -157,6 +157,7 @@ Status CheckServerAddress(const std::string& server) {
   const auto wrong = [&](const std::string& why) {
     return Status(Code::kInvalidArgument, "server: '" + server + "': " + why + "; expected host:port");
   };
+  if (server.find("://") != std::string::npos) return wrong("a URL; leave out what stands before HOST");
   const size_t colon = server.rfind(':');
   if (colon == std::string::npos) return wrong("no port");
   if (colon == 0) return wrong("no host");

@@ -31,6 +31,11 @@ int ExitOf(Code code) {
 int Fail(Context& context, const Status& status) {
   context.out.flush();
   context.err << "foreshock: " << Printable(status.ToString()) << "\n";
+  if (status.code() == Code::kUnavailable && status.message().starts_with("server ")) {
+    context.err << "Start one with 'foreshock up', or name one: --server HOST:PORT or FORESHOCK_SERVER (its "
+                   "gRPC port, "
+                   "7071 unless\nit was told another; the web page has a port of its own).\n";
+  }
   return ExitOf(status.code());
 }
 

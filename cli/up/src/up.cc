@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "foreshock/base/advice.h"
 #include "foreshock/cli/supervisor.h"
 #include "foreshock/json/writer.h"
 #include "ready.h"
@@ -97,7 +98,12 @@ Status WriteReadyFile(const std::string& path, const std::string& text) {
 Status Prepare(UpOptions* options) {
   std::error_code code;
   std::filesystem::create_directories(options->data, code);
-  if (code) return Status(Code::kIo, "data: " + options->data + ": " + code.message());
+  if (code) {
+    const bool denied = code == std::errc::permission_denied;
+    const std::string advice = AdviceFor(Status(denied ? Code::kPermissionDenied : Code::kIo, ""));
+    return Status(Code::kIo, "data: " + options->data + ": " + code.message() +
+                                 (advice.empty() ? "" : "; " + advice + "; --data names another"));
+  }
   options->data = std::filesystem::absolute(options->data).lexically_normal().string();
   if (options->socket.empty()) options->socket = options->data + "/agent.sock";
   if (!options->no_agent && options->socket.size() > kMostSocketPath) {

@@ -55,8 +55,11 @@ class ServerImpl final : public Server {
     for (grpc::Service* service : services) builder.RegisterService(service);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
-      return Status(Code::kUnavailable,
-                    "grpc: cannot listen on " + options.address + " (port taken, or no such address)");
+      return Status(
+          Code::kUnavailable,
+          "grpc: cannot listen on " + options.address +
+              " (taken, not of this machine, or below 1024 without the right to). Stop what listens "
+              "there (ss -ltnp names it), or choose another; port 0: any free one");
     }
     return OkStatus();
   }

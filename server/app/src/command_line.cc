@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "foreshock/base/advice.h"
 #include "foreshock/base/file.h"
 #include "foreshock/server/app/app.h"
 #include "ready_line.h"
@@ -17,6 +18,8 @@ constexpr int kStopped = 0, kCannotStart = 1, kBadArguments = 2;
 
 int Fail(int code, const Status& status) {
   std::fprintf(stderr, "foreshockd: %s\n", status.ToString().c_str());
+  if (const std::string advice = AdviceFor(status); !advice.empty())
+    std::fprintf(stderr, "foreshockd: %s\n", advice.c_str());
   return code;
 }
 

@@ -46,7 +46,9 @@ class HttplibServer final : public Server {
                               : (server_.bind_to_port(options.host, options.port) ? options.port : -1);
     if (port_ <= 0) {
       return Status(Code::kUnavailable, "http address: " + options.host + ":" + std::to_string(options.port) +
-                                            " cannot be listened on (taken, or not of this machine)");
+                                            " cannot be listened on (taken, not of this machine, or below "
+                                            "1024 without the right to). Stop what listens there (ss -ltnp "
+                                            "names it), or choose another; port 0: any free one");
     }
     server_.WidenBacklog();
     thread_ = std::thread([this] { server_.listen_after_bind(); });
