@@ -148,6 +148,7 @@ struct fs_run {
   size_t held_count_ = 0;
   bool guard_switch_waits_ = false;
   int64_t own_in_step_ = 0;
+  int64_t hidden_in_step_ = 0;  // of it: hidden by a device that is behind
 
   mutable char last_error_[512] = "";
   mutable uint32_t logged_errors_ = 0;

@@ -11,16 +11,22 @@ namespace sdk = foreshock::sdk;
 
 namespace {
 
-// Adds the time until its end to a counter.
+// Adds the time until its end to a counter, and to another one where it was hidden.
 class OwnTime {
  public:
   OwnTime(const foreshock::Clock& clock, int64_t* nanos)
       : clock_(clock), nanos_(nanos), start_(clock.MonotonicNanos()) {}
-  ~OwnTime() { *nanos_ += clock_.MonotonicNanos() - start_; }
+  ~OwnTime() {
+    const int64_t took = clock_.MonotonicNanos() - start_;
+    *nanos_ += took;
+    if (hidden_ != nullptr) *hidden_ += took;
+  }
+  void HiddenIf(bool hidden, int64_t* nanos) { hidden_ = hidden ? nanos : nullptr; }
 
  private:
   const foreshock::Clock& clock_;
   int64_t* nanos_;
+  int64_t* hidden_ = nullptr;
   const int64_t start_;
 };
 
@@ -52,8 +58,9 @@ fs_status fs_run::StepBegin(int64_t step) {
     StepSkipped();
     StepEnd();
   }
-  own_in_step_ = 0;
-  const OwnTime own(clock_, &own_in_step_);
+  own_in_step_ = hidden_in_step_ = 0;
+  OwnTime own(clock_, &own_in_step_);
+  own.HiddenIf(sampler_->device_is_behind(), &hidden_in_step_);
   guard_.BeginStep();
   guard_layers_.store(guard_.enabled() ? guard_.active_count() : 0, std::memory_order_relaxed);
   sampler_->Begin(step);
@@ -79,7 +86,7 @@ fs_status fs_run::Attend(uint32_t layer, const fs_attention& in, bool backward) 
   // What a graph records is measured at its replays, whichever step this is.
   const bool captured = IsCaptured(in);
   if (!captured && !(backward ? WantsBackward(layer) : WantsForward(layer))) return FS_OK;
-  const OwnTime own(clock_, &own_in_step_);
+  OwnTime own(clock_, &own_in_step_);
   fs_attention attention;
   fs_attention_init(&attention);
   if (!sdk::CopySized(in, &attention)) {
@@ -106,6 +113,7 @@ fs_status fs_run::Attend(uint32_t layer, const fs_attention& in, bool backward) 
     return FS_OK;
   }
   const Status status = backward ? sampler_->Backward(index, call) : sampler_->Forward(index, call);
+  own.HiddenIf(sampler_->call_was_hidden(), &hidden_in_step_);
   return status.ok() ? FS_OK : Fail(AttentionStatus(status), status);
 }
 
@@ -159,7 +167,8 @@ fs_status fs_run::LossAt(NumberAt number, double tokens) {
   if (number.device < 0) return Loss(foreshock::kernels::LoadDouble(number.value, dtype, 0), tokens);
   if (!(tokens > 0 && tokens < 1e18)) return Fail(FS_ERR_ARGUMENT, "tokens: %g, must be above 0", tokens);
   if (sampler_ == nullptr) return FS_OK;
-  const OwnTime own(clock_, &own_in_step_);
+  OwnTime own(clock_, &own_in_step_);
+  own.HiddenIf(sampler_->device_is_behind(), &hidden_in_step_);
   return NumberStatus(sampler_->LossAt(number.value, dtype, number.device, number.stream, tokens));
 }
 
@@ -172,7 +181,8 @@ fs_status fs_run::ScalarAt(fs_scalar_id id, NumberAt number) {
     return Fail(FS_ERR_ARGUMENT, "scalar: %d, not one of fs_scalar_id", static_cast<int>(id));
   }
   if (sampler_ == nullptr) return FS_OK;
-  const OwnTime own(clock_, &own_in_step_);
+  OwnTime own(clock_, &own_in_step_);
+  own.HiddenIf(sampler_->device_is_behind(), &hidden_in_step_);
   return NumberStatus(
       sampler_->ScalarAt(static_cast<uint16_t>(id), number.value, dtype, number.device, number.stream));
 }
@@ -202,7 +212,7 @@ fs_status fs_run::StepEnd() {
     const OwnTime own(clock_, &at_end);
     const bool sampled = sampler_->sampled();
     last_step_ = sampler_->step();
-    MarkGuardedLayers(sampler_->Finish(before));
+    MarkGuardedLayers(sampler_->Finish(before, hidden_in_step_));
     sampler_->Publish([this](sdk::FrameSlot& frame) {
       if (frame.sampled) ObserveFrame(frame);
     });

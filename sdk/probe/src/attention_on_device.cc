@@ -90,6 +90,7 @@ Status AttentionWatch::ProbeOnDevice(size_t layer, bool backward, const Attentio
   if (slot->attention_ticket >= 0 && (!backward || rounding)) {
     status =
         device->Probe(slot->attention_ticket, layer, backward, problem, {!backward, rounding}, call.stream);
+    call_was_hidden_ = device->was_behind();
   }
   FS_RETURN_IF_ERROR(FromKernel(spec, status));
   if (backward) return OkStatus();

@@ -132,6 +132,7 @@ Status AttentionWatch::Reserve(size_t bytes) {
 }
 
 Status AttentionWatch::Forward(size_t layer, const AttentionCall& call, FrameSlot* slot) {
+  call_was_hidden_ = false;
   if (!WantsForward(layer) || !call.grad_enabled || call.recompute) return OkStatus();
   const LayerSpec& spec = layers_[layer];
   FS_RETURN_IF_ERROR(CheckShapes(spec, call.problem, false));
@@ -153,6 +154,7 @@ Status AttentionWatch::Forward(size_t layer, const AttentionCall& call, FrameSlo
 }
 
 Status AttentionWatch::Backward(size_t layer, const AttentionCall& call, FrameSlot* slot) {
+  call_was_hidden_ = false;
   if (!WantsBackward(layer) || call.micro_batch != state_[layer].micro_batch) return OkStatus();
   const LayerSpec& spec = layers_[layer];
   FS_RETURN_IF_ERROR(CheckShapes(spec, call.problem, true));

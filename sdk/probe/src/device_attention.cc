@@ -89,6 +89,7 @@ DeviceAttention::Lane* DeviceAttention::TakeLane(cuda::Stream stream) noexcept {
     if (lane == nullptr || known.last_use < lane->last_use) lane = &known;
   }
   if (lane->last_use > 0 && lane->stream != stream && !Check(lane->done.Await(stream))) return nullptr;
+  was_behind_ = lane->last_use > 0 && lane->done.Reached().code() == Code::kUnavailable;
   lane->stream = stream;
   lane->last_use = ++uses_;
   return lane;

@@ -85,6 +85,9 @@ class DeviceAttention {
   // The ticket's calls are not needed any more, or were read.
   void Clear(int ticket) noexcept;
 
+  // When the last Probe came, the device had not got behind the one before it (on that stream).
+  bool was_behind() const { return was_behind_; }
+
   // Nothing on the device can still come to this memory. Where it can, this must never be destroyed: kernels
   // would write to what is somebody else's by then.
   bool Idle() const noexcept;
@@ -155,7 +158,7 @@ class DeviceAttention {
   cuda::DeviceBuffer graph_results_;  // laid out as a ticket's
   std::vector<Captured> captured_;    // [layer][forward, backward]
   std::vector<cuda::DeviceBuffer> graph_scratch_;
-  bool has_captured_ = false, flag_up_ = false;
+  bool has_captured_ = false, flag_up_ = false, was_behind_ = false;
   std::string failure_;
   bool told_ = false;
 };

@@ -157,8 +157,9 @@ void StepSampler::WriteScalars(int64_t own_nanos) noexcept {
   set(kSamplingInterval, sampling_interval());
 }
 
-FrameSlot& StepSampler::Finish(int64_t own_nanos) noexcept {
+FrameSlot& StepSampler::Finish(int64_t own_nanos, int64_t hidden_nanos) noexcept {
   const int64_t start = clock_.MonotonicNanos();
+  device_is_behind_ = held_count_ > 0 && !IsReady(held_[(held_first_ + held_count_ - 1) % held_.size()]);
   attention_.EndStep(&frame_);
   weights_.EndStep(skipped_, learning_rate_);
   frame_.window_from = window_from_;
@@ -171,13 +172,15 @@ FrameSlot& StepSampler::Finish(int64_t own_nanos) noexcept {
   }
   const int64_t now = clock_.MonotonicNanos();
   own_nanos += now - start;
+  if (device_is_behind_) hidden_nanos += now - start;
   frame_.time_unix_ns = clock_.WallNanos();
   WriteScalars(own_nanos);
   // Device time is known a few steps later; until then the last known one stands for this step's.
   double device = tracked_now_ ? weights_.device_projection_nanos() : 0;
   if (spectra_now_) device += weights_.device_spectra_nanos();
   if (attention_now_) device += attention_.device_nanos();
-  governor_.EndStep(sampled(), tracked_now_, now - begin_nanos_, own_nanos + static_cast<int64_t>(device));
+  governor_.EndStep(sampled(), tracked_now_, now - begin_nanos_,
+                    own_nanos - hidden_nanos + static_cast<int64_t>(device));
   in_step_ = false;
   return frame_;
 }
@@ -188,13 +191,15 @@ void StepSampler::Hold() noexcept {
   ++held_count_;
 }
 
+bool StepSampler::IsReady(const FrameSlot& frame) noexcept {
+  return scalars_.Ready(frame.scalars_ticket) && weights_.Ready(frame) && attention_.Ready(frame);
+}
+
 FrameSlot* StepSampler::Complete(bool give_up) noexcept {
   if (held_count_ == 0) return nullptr;
   FrameSlot& frame = held_[held_first_];
   give_up = give_up || held_count_ == held_.size();
-  const bool ready =
-      give_up || (scalars_.Ready(frame.scalars_ticket) && weights_.Ready(frame) && attention_.Ready(frame));
-  if (!ready) return nullptr;
+  if (!give_up && !IsReady(frame)) return nullptr;
   weights_.Complete(&frame, give_up);
   attention_.Complete(&frame, give_up);
   scalars_.Write(frame.scalars_ticket, give_up, &frame);

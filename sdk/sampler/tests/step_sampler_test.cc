@@ -82,6 +82,20 @@ TEST_F(StepSamplerTest, TheGovernorStretchesTheGridUnderAClockOfTheTests) {
   EXPECT_EQ(late, (std::vector<int64_t>{560, 640, 720, 800, 880, 960}));
 }
 
+TEST_F(StepSamplerTest, HostTimeThatADeviceHidesIsNotCharged) {
+  options_.budget = 0.004;
+  StepSampler sampler(layers_, options_, clock_);
+  for (int64_t t = 0; t < 500; ++t) {
+    sampler.Begin(t);
+    const int64_t own = sampler.sampled() ? 20'000'000 : 0;
+    clock_.Advance(std::chrono::milliseconds(100));
+    sampler.Finish(own, own);
+    sampler.Publish();
+    EXPECT_FALSE(sampler.device_is_behind()) << "no device, no hiding by itself";
+  }
+  EXPECT_EQ(sampler.sampling_interval(), 10u);
+}
+
 TEST_F(StepSamplerTest, TheQueueIsBoundedInBytesToo) {
   options_.queue_frames = 100;
   options_.queue_bytes = 1;

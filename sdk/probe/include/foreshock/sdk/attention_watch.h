@@ -85,6 +85,9 @@ class AttentionWatch {
   void Complete(FrameSlot* slot, bool give_up) noexcept;
   // Devices that failed, and layers that could not be measured there, since the last call.
   std::vector<TrackerFailure> TakeFailures();
+  // The last Forward or Backward enqueued its work while the device was still busy with that of the call
+  // before: what it took on the host the device's queue hides.
+  bool call_was_hidden() const noexcept { return call_was_hidden_; }
   // Device time of the last sampled step that is known; 0 where nothing lies on a device.
   double device_nanos() const noexcept { return device_nanos_; }
 
@@ -137,6 +140,7 @@ class AttentionWatch {
   kernels::RowSampling sampling_;
   bool sampled_ = false;
   bool ever_sampled_ = false;
+  bool call_was_hidden_ = false;
 };
 
 }  // namespace foreshock::sdk

@@ -129,8 +129,13 @@ class StepSampler {
                   cuda::Stream stream) noexcept;
   void Skipped() noexcept { skipped_ = true; }
   // Completes the frame as far as the host can and returns it; Publish hands it over. own_nanos: time spent
-  // in Foreshock since Begin.
-  FrameSlot& Finish(int64_t own_nanos) noexcept;
+  // in Foreshock since Begin; hidden_nanos: the part of it that a device's queue hides, which is no cost (a
+  // call that launches waits there until the queue has room).
+  FrameSlot& Finish(int64_t own_nanos, int64_t hidden_nanos = 0) noexcept;
+  // At the last Finish a device was more than a step behind the host: the host's time around it is hidden.
+  bool device_is_behind() const noexcept { return device_is_behind_; }
+  // The same of the last Forward or Backward, by the calls of attention.
+  bool call_was_hidden() const noexcept { return attention_.call_was_hidden(); }
   // Hands over the finished frame and those before it, in order, as soon as devices owe them nothing: a frame
   // waits for at most 16 to 64 steps (as memory allows), then goes without what is missing. `observe` sees
   // every complete frame just before it goes.
@@ -160,6 +165,8 @@ class StepSampler {
   static size_t HeldFrames(const FrameLayout& layout) noexcept;
 
   void Hold() noexcept;
+  // Devices owe the frame nothing any more.
+  bool IsReady(const FrameSlot& frame) noexcept;
   // The oldest held frame, completed; null when there is none or it has to wait. give_up: it waits no more.
   FrameSlot* Complete(bool give_up) noexcept;
   void Release() noexcept;
@@ -186,6 +193,7 @@ class StepSampler {
   bool first_step_ = true;
   bool spectra_now_ = false, attention_now_ = false, tracked_now_ = false;
   bool skipped_ = false;
+  bool device_is_behind_ = false;
   int64_t step_ = 0;
   int64_t begin_nanos_ = 0;
   int64_t window_from_ = 0;
