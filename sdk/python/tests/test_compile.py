@@ -117,3 +117,34 @@ def test_attention_behind_a_graph_break(record, monkeypatch):
     assert monitor.unwatched == {}
     assert all(recording.layer(2, layer)["output_rounding_bias"][0] is not None for layer in range(2))
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), plain.parameters()))
+
+
+def test_a_sleeping_tap_computes_nothing(record):
+    """The compiled graphs are those of the plain model, and the operator, once a layer."""
+    from collections import Counter
+
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    def operations_of(watched):
+        graphs = []
+
+        def keep(graph, inputs):
+            graphs.append(Counter(str(n.target) for n in graph.graph.nodes if n.op == "call_function"))
+            return make_boxed_func(graph.forward)
+
+        torch._dynamo.reset()
+        model = models.nanogpt()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        monitor = record(model, optimizer)[0] if watched else None
+        fast = torch.compile(model, backend=aot_autograd(fw_compiler=keep, bw_compiler=keep))
+        models.train(fast, optimizer, 1, monitor)
+        return graphs
+
+    (plain_forward, plain_backward), (forward, backward) = operations_of(False), operations_of(True)
+    assert {k: v for k, v in (forward - plain_forward).items() if "detach" not in k and "view" not in k} == {}
+    more = backward - plain_backward
+    taps = {k: more.pop(k) for k in list(more) if "auto_functionalized" in k}
+    assert list(taps.values()) == [2], more
+    assert set(more) <= {"<built-in function getitem>"}, "what takes the operator's result apart"
+    assert plain_backward - backward == Counter()
