@@ -7,7 +7,7 @@ namespace foreshock::cuda {
 std::string DriverReason(int driver_cuda, const std::string& driver_name) {
   constexpr int kNeeded = 13000;
   if (driver_cuda >= kNeeded) return "";
-  if (driver_cuda <= 0 && driver_name.empty()) return "no CUDA driver";
+  if (driver_cuda <= 0 && driver_name.empty()) return "no CUDA driver, needs NVIDIA's 580 or later";
   std::string have = driver_name;
   if (have.empty()) {
     char text[48];

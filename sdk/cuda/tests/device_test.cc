@@ -12,7 +12,7 @@ namespace {
 TEST(DriverReasonTest, NamesTheDriverAndWhatIsNeeded) {
   EXPECT_EQ(DriverReason(12000, "525.147.05"), "driver 525.147.05, needs 580");
   EXPECT_EQ(DriverReason(12020, ""), "driver for CUDA 12.2, needs 580");
-  EXPECT_EQ(DriverReason(0, ""), "no CUDA driver");
+  EXPECT_EQ(DriverReason(0, ""), "no CUDA driver, needs NVIDIA's 580 or later");
   EXPECT_EQ(DriverReason(13000, "580.65.06"), "");
   EXPECT_EQ(DriverReason(13010, ""), "");
 }
