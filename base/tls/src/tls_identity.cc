@@ -1,5 +1,6 @@
 #include "foreshock/base/tls_identity.h"
 
+#include <openssl/err.h>
 #include <openssl/pem.h>
 
 #include <cerrno>
@@ -39,6 +40,14 @@ Result<KeyPtr> LoadKey(std::string_view field, const std::string& file) {
   KeyPtr key(PEM_read_bio_PrivateKey(in.get(), nullptr, NoPassphrase, nullptr));
   if (key != nullptr) return key;
   return Wrong(field, file, "no PEM private key without passphrase (" + tls::LastReason() + ")");
+}
+
+// Whether reading stopped at the end, and not at a damaged block.
+bool AtEnd() {
+  const unsigned long error = ERR_peek_last_error();
+  const bool at_end = ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
+  if (at_end) tls::LastReason();
+  return at_end;
 }
 
 int64_t UnixSeconds(const ASN1_TIME* time) {
@@ -90,7 +99,7 @@ Result<std::shared_ptr<const TlsIdentity>> TlsIdentity::Load(std::string_view ce
   while (X509* next = PEM_read_bio_X509(in.get(), nullptr, NoPassphrase, nullptr)) {
     sk_X509_push(chain.get(), next);
   }
-  tls::LastReason();  // the end of the file
+  if (!AtEnd()) return Wrong(cert_field, cert_file, "a damaged PEM block (" + tls::LastReason() + ")");
   FS_ASSIGN_OR_RETURN(KeyPtr key, LoadKey(key_field, key_file));
   if (X509_check_private_key(certificate.get(), key.get()) != 1) {
     tls::LastReason();
@@ -107,7 +116,7 @@ Result<std::shared_ptr<const TlsRoots>> TlsRoots::Load(std::string_view field, c
   while (const X509Ptr root{PEM_read_bio_X509_AUX(in.get(), nullptr, NoPassphrase, nullptr)}) {
     found += X509_STORE_add_cert(store.get(), root.get());
   }
-  tls::LastReason();
+  if (!AtEnd()) return Wrong(field, ca_file, "a damaged PEM block (" + tls::LastReason() + ")");
   if (found == 0) return Wrong(field, ca_file, "holds no PEM certificate");
   return std::shared_ptr<const TlsRoots>(std::make_shared<Roots>(std::move(store)));
 }

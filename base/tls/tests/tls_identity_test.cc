@@ -67,6 +67,16 @@ TEST_F(TlsIdentityTest, NamesWhatIsWrong) {
   EXPECT_TRUE(TlsRoots::Load("tls_ca", ca.ca_file()).ok());
 }
 
+TEST_F(TlsIdentityTest, ADamagedBlockBehindAGoodOneIsNoEnd) {
+  tests::Authority ca(folder_, "ca");
+  ca.Issue("a");
+  const std::string damaged = "-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n";
+  std::ofstream(ca.cert_file("a"), std::ios::app) << damaged;
+  EXPECT_NE(Load(ca.cert_file("a"), ca.key_file("a")).message().find("a damaged PEM block"), std::string::npos);
+  std::ofstream(ca.ca_file(), std::ios::app) << damaged;
+  EXPECT_FALSE(TlsRoots::Load("tls_ca", ca.ca_file()).ok());
+}
+
 TEST(UtcText, IsReadable) { EXPECT_EQ(UtcText(1'700'000'000), "2023-11-14 22:13:20 UTC"); }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <arpa/inet.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/tls_certificate_provider.h>
@@ -22,16 +23,31 @@ constexpr int kMaxReconnectMs = 10'000;
 constexpr std::chrono::seconds kDiagnosisLasts{5};
 constexpr std::chrono::milliseconds kDiagnosisTimeout{1000};
 
+// What no resolver decides: 127.evil.example is a name like any other.
+bool IsThisMachine(const std::string& host) {
+  in_addr v4{};
+  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  return host == "localhost" || host == "[::1]";
+}
+
+// Judged at every reading: the file may change. gRPC ends the process over a header with other bytes.
 Result<std::string> TokenOf(const ChannelOptions& options) {
-  if (options.token_file.empty()) return options.token;
-  std::ifstream in(options.token_file);
-  std::string token;
-  if (!in || !std::getline(in, token)) {
-    return Status(Code::kInvalidArgument,
-                  "token_file: " + options.token_file + ": cannot be read, or is empty");
+  std::string token = options.token;
+  if (!options.token_file.empty()) {
+    std::ifstream in(options.token_file);
+    if (!in || !std::getline(in, token)) {
+      return Status(Code::kInvalidArgument,
+                    "token_file: " + options.token_file + ": cannot be read, or is empty");
+    }
+    while (!token.empty() && (token.back() == '\r' || token.back() == ' ')) token.pop_back();
   }
-  while (!token.empty() && (token.back() == '\r' || token.back() == ' ')) token.pop_back();
-  return token;
+  for (const char c : token) {
+    if (c <= ' ' || c > '~') return Status(Code::kInvalidArgument, "token: has bytes that no token has");
+  }
+  const std::string host = options.address.substr(0, options.address.rfind(':'));
+  if (token.empty() || options.tls || IsThisMachine(host)) return token;
+  return Status(Code::kInvalidArgument, "token: would travel unencrypted to " + options.address +
+                                            "; give --tls, or --tls-ca with the CA of its certificate");
 }
 
 class ChannelImpl final : public Channel {
@@ -75,18 +91,6 @@ Status CheckFiles(const ChannelOptions& options) {
   return TlsIdentity::Load("tls_cert", options.cert_file, "tls_key", options.key_file).status();
 }
 
-Status CheckToken(const ChannelOptions& options, const std::string& host) {
-  FS_ASSIGN_OR_RETURN(const std::string token, TokenOf(options));
-  for (const char c : token) {
-    // gRPC would end the process over such a header.
-    if (c <= ' ' || c > '~') return Status(Code::kInvalidArgument, "token: has bytes that no token has");
-  }
-  const bool here = host == "localhost" || host == "[::1]" || host.starts_with("127.");
-  if (token.empty() || options.tls || here) return OkStatus();
-  return Status(Code::kInvalidArgument, "token: would travel unencrypted to " + options.address +
-                                            "; give --tls, or --tls-ca with the CA of its certificate");
-}
-
 Result<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const ChannelOptions& options) {
   if (!options.tls) return grpc::InsecureChannelCredentials();
   namespace tls = grpc::experimental;
@@ -109,7 +113,7 @@ Result<std::shared_ptr<Channel>> Channel::Create(ChannelOptions options) {
   }
   options.tls |= !options.ca_file.empty() || !options.cert_file.empty() || !options.key_file.empty();
   FS_RETURN_IF_ERROR(CheckFiles(options));
-  FS_RETURN_IF_ERROR(CheckToken(options, options.address.substr(0, colon)));
+  FS_RETURN_IF_ERROR(TokenOf(options).status());
   FS_ASSIGN_OR_RETURN(const auto credentials, Credentials(options));
   grpc::ChannelArguments arguments;
   const int limit = static_cast<int>(options.max_message_bytes);

@@ -138,18 +138,28 @@ class StreamImpl final : public IngestStream,
   Status status_;
 };
 
+// Until the channel is connected. A reason that another try would not mend ends it at once.
+Status AwaitConnection(const Channel& channel, std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::system_clock::now() + timeout;
+  const std::shared_ptr<grpc::Channel> connection = GrpcChannel(channel);
+  for (;;) {
+    const grpc_connectivity_state state = connection->GetState(true);
+    if (state == GRPC_CHANNEL_READY) return OkStatus();
+    Status why;
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) why = channel.Diagnose();
+    if (!why.ok() && why.code() != Code::kUnavailable) return why;
+    if (connection->WaitForStateChange(state, deadline)) continue;
+    if (!why.ok()) return why;
+    return Status(Code::kUnavailable, "no connection to " + channel.options().address + " within " +
+                                          std::to_string(timeout.count()) + " ms");
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<IngestStream>> OpenIngestStream(const std::shared_ptr<Channel>& channel,
                                                        std::chrono::milliseconds connect_timeout) {
-  if (!GrpcChannel(*channel)->WaitForConnected(std::chrono::system_clock::now() + connect_timeout)) {
-    // A connection that only takes long is left to itself.
-    if (GrpcChannel(*channel)->GetState(false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
-      FS_RETURN_IF_ERROR(channel->Diagnose());
-    }
-    return Status(Code::kUnavailable, "no connection to " + channel->options().address + " within " +
-                                          std::to_string(connect_timeout.count()) + " ms");
-  }
+  FS_RETURN_IF_ERROR(AwaitConnection(*channel, connect_timeout));
   FS_ASSIGN_OR_RETURN(const std::string token, channel->Token());
   return std::unique_ptr<IngestStream>(std::make_unique<StreamImpl>(channel, token));
 }

@@ -15,6 +15,10 @@ namespace {
 constexpr int kMinPingIntervalMs = 10'000;  // clients ping every minute (channel.cc): never too many
 
 Result<std::shared_ptr<grpc::ServerCredentials>> Credentials(const ServerOptions& options) {
+  if (options.cert_file.empty() != options.key_file.empty() ||
+      (options.cert_file.empty() && !options.client_ca_file.empty())) {
+    return Status(Code::kInvalidArgument, "cert_file: TLS needs it together with key_file");
+  }
   if (options.cert_file.empty()) return grpc::InsecureServerCredentials();
   // gRPC reads the files itself, later and again, and says nothing to anybody: they are looked at here first.
   FS_RETURN_IF_ERROR(

@@ -1,15 +1,17 @@
 #include "answers.h"
 
 #include "counters.h"
-#include "foreshock/base/file.h"
 #include "foreshock/server/report/report.h"
 #include "foreshock/server/web/control_routes.h"
+#include "foreshock/server/web/guard.h"
 #include "foreshock/server/web/page_routes.h"
 #include "foreshock/server/web/routes.h"
 #include "health_route.h"
 
 namespace foreshock::app {
 namespace {
+
+constexpr size_t kHttpThreads = 32;
 
 query::QueryOptions QueryOptionsOf(const AppOptions& options, const Clock& clock, History& history) {
   query::QueryOptions query;
@@ -44,16 +46,28 @@ query::RenderReport ReportOf(const AppOptions& options, const Clock& clock, Hist
   return [report](const std::vector<std::string>& runs) { return report::Render(report, runs); };
 }
 
-// kInvalidArgument when the file has no token in its first line.
-Result<std::string> ControlTokenOf(const AppOptions& options) {
-  if (options.control_token_file.empty()) return std::string();
-  auto text = ReadWholeFile(PosixFileSystem(), options.control_token_file, 4096);
-  if (!text.ok()) return text.status().Annotate("control_token_file");
-  std::string token = text->substr(0, text->find_first_of("\r\n"));
-  if (token.size() >= 16) return token;
-  return Status(Code::kInvalidArgument,
-                "control_token_file: the first line of " + options.control_token_file + " has " +
-                    std::to_string(token.size()) + " bytes, a token needs at least 16");
+http::ServerOptions HttpOptionsOf(const AppOptions& options, const auth::HostPort& address) {
+  http::ServerOptions http;
+  http.host = address.host;
+  http.port = address.port;
+  http.threads = kHttpThreads;
+  http.max_connections_per_address = kHttpThreads * 3 / 4;
+  if (!options.http_tls) return http;
+  http.cert_file = options.tls_cert_file;
+  http.key_file = options.tls_key_file;
+  http.client_ca_file = options.http_client_ca_file;
+  return http;
+}
+
+rpc::ServerOptions RpcOptionsOf(const AppOptions& options) {
+  rpc::ServerOptions rpc;
+  rpc.address = options.grpc_address;
+  rpc.cert_file = options.tls_cert_file;
+  rpc.key_file = options.tls_key_file;
+  rpc.client_ca_file = options.tls_client_ca_file;
+  rpc.reload_seconds = 1;
+  rpc.max_message_bytes = options.max_message_bytes;
+  return rpc;
 }
 
 }  // namespace
@@ -65,31 +79,32 @@ void Answers::Stop(int grace_ms) {
 }
 
 Result<std::unique_ptr<Answers>> StartAnswers(const AppOptions& options, const auth::HostPort& http_address,
-                                              const Clock& clock, History& history) {
+                                              const Clock& clock, History& history, Security& security) {
   auto answers = std::make_unique<Answers>();
-  FS_ASSIGN_OR_RETURN(const std::string control_token, ControlTokenOf(options));
   const query::RenderReport render = ReportOf(options, clock, history);
   answers->queries = std::make_unique<query::Queries>(QueryOptionsOf(options, clock, history));
-  answers->query_service = query::QueryService::Create(answers->queries.get(), render);
-  answers->control_service = control::ControlService::Create(history.controls.get(), history.upkeep.get());
+  answers->query_service = query::QueryService::Create(
+      answers->queries.get(), render,
+      {.gate = &security.gate(), .max_reads_per_identity = options.max_reads_per_identity});
+  answers->control_service =
+      control::ControlService::Create(history.controls.get(), history.upkeep.get(), &security.gate());
   answers->exporter = exporter::Exporter::Create(ExportOptionsOf(options, clock, history));
 
   http::Routes routes;
-  AddHealthRoute([&history] { return history.health(); }, &routes);
+  std::set<std::string> names;
+  if (!options.external_url.empty()) names.insert(web::HostOfUrl(options.external_url));
+  web::AddGuard(&security.gate(), std::move(names), &routes);
+  AddHealthRoute([&history] { return history.health(); }, &security.gate(), &routes);
   web::AddQueryRoutes(answers->queries.get(), &routes);
-  web::AddControlRoutes(history.controls.get(), control_token, &routes);
-  web::AddUpkeepRoutes(history.upkeep.get(), control_token, &routes);
+  const std::string guarded_already;
+  web::AddControlRoutes(history.controls.get(), guarded_already, &routes);
+  web::AddUpkeepRoutes(history.upkeep.get(), guarded_already, &routes);
   web::AddPageRoutes(&routes);
   web::AddMetricsRoute([metrics = answers->exporter.get()] { return metrics->Scrape(); }, &routes);
   web::AddReportRoute(render, &routes);
-  http::ServerOptions http;
-  http.host = http_address.host;
-  http.port = http_address.port;
-  FS_ASSIGN_OR_RETURN(answers->http, http::Server::Start(http, std::move(routes)));
-
-  rpc::ServerOptions rpc;
-  rpc.address = options.grpc_address;
-  FS_ASSIGN_OR_RETURN(answers->grpc, rpc::Server::Start(rpc, &history.ingest->handlers(),
+  FS_ASSIGN_OR_RETURN(answers->http,
+                      http::Server::Start(HttpOptionsOf(options, http_address), std::move(routes)));
+  FS_ASSIGN_OR_RETURN(answers->grpc, rpc::Server::Start(RpcOptionsOf(options), &history.ingest->handlers(),
                                                         {answers->query_service->service(),
                                                          answers->control_service->service()}));
   return answers;

@@ -12,6 +12,7 @@
 #include "foreshock/server/http/server.h"
 #include "foreshock/server/query/query_service.h"
 #include "history.h"
+#include "security.h"
 
 namespace foreshock::app {
 
@@ -28,8 +29,8 @@ struct Answers {
   void Stop(int grace_ms);
 };
 
-// Everything or nothing. `history` must outlive the result.
+// Everything or nothing. `history` and `security` must outlive the result.
 Result<std::unique_ptr<Answers>> StartAnswers(const AppOptions& options, const auth::HostPort& http_address,
-                                              const Clock& clock, History& history);
+                                              const Clock& clock, History& history, Security& security);
 
 }  // namespace foreshock::app

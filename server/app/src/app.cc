@@ -6,6 +6,7 @@
 #include "answers.h"
 #include "counters.h"
 #include "history.h"
+#include "security.h"
 
 namespace foreshock::app {
 namespace {
@@ -27,8 +28,12 @@ class AppImpl final : public App {
   Status Check() {
     FS_ASSIGN_OR_RETURN(grpc_, auth::ParseHostPort("grpc_address", options_.grpc_address));
     FS_ASSIGN_OR_RETURN(http_, auth::ParseHostPort("http_address", options_.http_address));
-    FS_RETURN_IF_ERROR(auth::CheckListen("grpc_address", grpc_, {}));
-    FS_RETURN_IF_ERROR(auth::CheckListen("http_address", http_, {}));
+    FS_RETURN_IF_ERROR(CheckTls());
+    const bool tls = !options_.tls_cert_file.empty(), tokens = !options_.tokens_file.empty();
+    FS_RETURN_IF_ERROR(auth::CheckListen("grpc_address", grpc_, {.tls = tls, .tokens = tokens}));
+    FS_RETURN_IF_ERROR(
+        auth::CheckListen("http_address", http_, {.tls = tls && options_.http_tls, .tokens = tokens}));
+    FS_RETURN_IF_ERROR(CheckLimits());
     FS_RETURN_IF_ERROR(CheckSeconds("merge_wait_seconds", options_.merge_wait_seconds));
     FS_RETURN_IF_ERROR(CheckSeconds("silent_after_seconds", options_.silent_after_seconds));
     if (!(options_.resend_seconds >= 1 && options_.resend_seconds <= 3600)) {
@@ -59,15 +64,22 @@ class AppImpl final : public App {
 
   // First nobody comes in any more; the store goes last.
   void Stop() override {
+    if (security_ != nullptr) security_->Stop();
     if (history_ != nullptr) history_->ingest->CloseStreams();
     if (answers_ != nullptr) answers_->Stop(kStopGraceMs);
+    if (history_ != nullptr) history_->answers = nullptr;
     answers_.reset();
     history_.reset();
+    security_.reset();
   }
 
   Status ReloadRules() override {
     if (history_ == nullptr) return Status(Code::kFailedPrecondition, "not running");
     return app::ReloadRules(options_.rules_file, history_.get());
+  }
+
+  Status ReloadSecurity() override {
+    return security_ != nullptr ? security_->Reload() : Status(Code::kFailedPrecondition, "not running");
   }
 
   int grpc_port() const override { return answers_ != nullptr ? answers_->grpc->port() : 0; }
@@ -79,9 +91,46 @@ class AppImpl final : public App {
   }
 
  private:
+  Status CheckTls() const {
+    const AppOptions& o = options_;
+    if (o.tls_cert_file.empty() != o.tls_key_file.empty()) {
+      return Status(Code::kInvalidArgument,
+                    "tls_cert_file and tls_key_file: one of them is missing, TLS needs both");
+    }
+    const bool more = !o.tls_client_ca_file.empty() || !o.http_client_ca_file.empty();
+    if (!more || !o.tls_cert_file.empty()) return OkStatus();
+    return Status(Code::kInvalidArgument,
+                  "tls_cert_file: missing; certificates of clients (tls_client_ca_file, http_client_ca_file) "
+                  "need TLS");
+  }
+
+  Status CheckLimits() const {
+    const AppOptions& o = options_;
+    const struct {
+      const char* field;
+      uint64_t value, least, most;
+    } limits[] = {{"max_message_bytes", o.max_message_bytes, 64 << 10, 256 << 20},
+                  {"max_streams", o.max_streams, 1, 1'000'000},
+                  {"max_streams_per_identity", o.max_streams_per_identity, 1, 1'000'000},
+                  {"max_runs", o.max_runs, 1, 10'000'000},
+                  {"max_new_runs_per_hour", o.max_new_runs_per_hour, 1, 10'000'000},
+                  {"max_heads_per_run", o.max_heads_per_run, 1, 100'000'000},
+                  {"max_reads_per_identity", o.max_reads_per_identity, 1, 10'000}};
+    for (const auto& limit : limits) {
+      if (limit.value >= limit.least && limit.value <= limit.most) continue;
+      return Status(Code::kInvalidArgument, std::string(limit.field) + ": " + std::to_string(limit.value) +
+                                                ", must be " + std::to_string(limit.least) + " to " +
+                                                std::to_string(limit.most));
+    }
+    return OkStatus();
+  }
+
   Status StartParts() {
-    FS_ASSIGN_OR_RETURN(history_, StartHistory(options_, clock_));
-    FS_ASSIGN_OR_RETURN(answers_, StartAnswers(options_, http_, clock_, *history_));
+    FS_ASSIGN_OR_RETURN(security_, Security::Create(options_, clock_));
+    FS_ASSIGN_OR_RETURN(history_, StartHistory(options_, clock_, *security_));
+    FS_ASSIGN_OR_RETURN(answers_, StartAnswers(options_, http_, clock_, *history_, *security_));
+    history_->answers = answers_.get();
+    security_->Start(answers_->http.get());
     LogInfo("server/app", "listening",
             {{"grpc", grpc_port()}, {"http", http_port()}, {"data", options_.data_folder}});
     return OkStatus();
@@ -90,6 +139,7 @@ class AppImpl final : public App {
   const AppOptions options_;
   const Clock& clock_;
   auth::HostPort grpc_, http_;
+  std::unique_ptr<Security> security_;
   std::unique_ptr<History> history_;
   std::unique_ptr<Answers> answers_;
 };

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 
 #include "foreshock/base/advice.h"
 #include "foreshock/base/file.h"
@@ -46,6 +47,12 @@ void Declare(CLI::App& cli, Arguments* a) {
   cli.add_option("--external-url", o.external_url, "how people reach --http, for links in alerts");
   cli.add_option("--control-token-file", o.control_token_file,
                  "file whose first line is the token needed to act by HTTP and on the web page");
+  cli.add_option("--tls-cert", o.tls_cert_file, "PEM certificate (with its chain): both ports talk TLS");
+  cli.add_option("--tls-key", o.tls_key_file, "its PEM key");
+  cli.add_option("--tls-client-ca", o.tls_client_ca_file,
+                 "PEM roots: gRPC clients need a certificate that leads to one (mTLS)");
+  cli.add_option("--tokens", o.tokens_file,
+                 "file of tokens (foreshock token create): calls need one; SIGHUP reads it again");
   cli.add_option(
       "--rules", o.rules_file,
       "YAML file of rules beside the built-in ones (docs/rules/user_rules.md); SIGHUP reads it again");
@@ -91,8 +98,12 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   return -1;
 }
 
+bool HasFilesToReload(const AppOptions& options) {
+  return !options.rules_file.empty() || !options.tokens_file.empty() || !options.tls_cert_file.empty();
+}
+
 // Blocks the signals in every thread that starts from here on, so that only WaitForStop sees them.
-// Without a rules file SIGHUP keeps its usual meaning.
+// Where there is nothing to read again SIGHUP keeps its usual meaning.
 sigset_t BlockSignals(bool reload) {
   ::signal(SIGPIPE, SIG_IGN);
   sigset_t signals;
@@ -104,11 +115,14 @@ sigset_t BlockSignals(bool reload) {
   return signals;
 }
 
-// SIGHUP reads the rules again. After the first other signal a second one ends the process at once.
+// SIGHUP reads rules, tokens and certificates again. After the first other signal a second one ends the
+// process at once.
 void WaitForStop(const sigset_t& signals, App* app) {
   int signal_number = 0;
   while (sigwait(&signals, &signal_number) != 0 || signal_number == SIGHUP) {
-    if (signal_number == SIGHUP) app->ReloadRules().IgnoreError();  // logged and counted
+    if (signal_number != SIGHUP) continue;
+    app->ReloadRules().IgnoreError();  // both are logged and counted
+    app->ReloadSecurity().IgnoreError();
   }
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   LogInfo("server/app", "stopping", {{"signal", signal_number}});
@@ -117,11 +131,13 @@ void WaitForStop(const sigset_t& signals, App* app) {
 }  // namespace
 
 int RunServer(int argc, char** argv) {
+  // gRPC would put a line to stderr for every handshake that fails, in its own format.
+  ::setenv("GRPC_VERBOSITY", "NONE", 0);
   Arguments arguments;
   const int parsed = Parse(argc, argv, &arguments);
   if (parsed >= 0) return parsed;
   SetLogLevel(arguments.options.log_level);
-  const sigset_t signals = BlockSignals(!arguments.options.rules_file.empty());
+  const sigset_t signals = BlockSignals(HasFilesToReload(arguments.options));
   auto app = App::New(arguments.options);
   if (!app.ok()) return Fail(kBadArguments, app.status());
   Status status = (*app)->Start();

@@ -1,5 +1,8 @@
 #include "counters.h"
 
+#include "answers.h"
+#include "security.h"
+
 namespace foreshock::app {
 namespace {
 
@@ -9,6 +12,36 @@ struct Counter {
   uint64_t value;
   bool goes_down = false;
 };
+
+void AddSecurity(const Security& security, std::vector<Counter>* counters) {
+  const auth::Gate::Stats gate = security.gate().stats();
+  counters->push_back({"auth_no_token", "calls refused because they brought no token", gate.no_token});
+  counters->push_back(
+      {"auth_unknown_token", "calls refused because nobody knows their token", gate.unknown_token});
+  counters->push_back(
+      {"auth_expired_token", "calls refused because their token has expired", gate.expired_token});
+  counters->push_back({"auth_not_allowed", "calls refused by scope or by run", gate.not_allowed});
+  counters->push_back({"auth_tokens", "tokens that are known", gate.tokens, true});
+  counters->push_back({"auth_reload_failures", "times the tokens file had errors and the old tokens stayed",
+                       gate.reload_failures});
+  counters->push_back({"tls_reloads", "times the certificate was read again", security.reloads()});
+  counters->push_back(
+      {"tls_reload_failures", "times it had errors and the old one stayed", security.reload_failures()});
+  if (security.certificate_expires_unix_s() > 0) {
+    counters->push_back({"tls_certificate_expires_unix_seconds", "when the server's certificate expires",
+                         static_cast<uint64_t>(security.certificate_expires_unix_s()), true});
+  }
+}
+
+void AddAnswers(const Answers& answers, std::vector<Counter>* counters) {
+  const http::Server::Stats http = answers.http->stats();
+  counters->push_back({"http_connections", "connections taken by HTTP", http.connections});
+  counters->push_back({"http_refused_connections", "of them closed: too many of one address", http.refused});
+  counters->push_back(
+      {"http_failed_handshakes", "of them closed: no TLS came about", http.failed_handshakes});
+  counters->push_back({"query_refused_reads", "reads refused above max_reads_per_identity or in all",
+                       answers.query_service->refused_reads()});
+}
 
 std::vector<Counter> All(const History& history) {
   const ingest::Ingest::Stats in = history.ingest->stats();
@@ -22,6 +55,11 @@ std::vector<Counter> All(const History& history) {
       {"ingest_quarantined", "records kept apart because something is wrong with them", in.quarantined},
       {"ingest_unreadable", "records that could not be decoded", in.unreadable},
       {"ingest_refused_hellos", "streams refused at their Hello", in.refused_hellos},
+      {"ingest_refused_streams", "streams refused above max_streams or max_streams_per_identity",
+       in.refused_streams},
+      {"ingest_refused_runs", "new runs refused above max_runs or max_new_runs_per_hour", in.refused_runs},
+      {"ingest_late_hellos", "streams closed because no Hello came in time", in.late_hellos},
+      {"ingest_revoked_streams", "streams closed because their token is no longer good", in.revoked_streams},
       {"ingest_commits", "synced writes of records", in.commits},
       {"ingest_failed_commits", "synced writes that failed and were tried again", in.failed_commits},
       {"ingest_overloads", "streams closed because the disk was full or too slow", in.overloads},
@@ -31,6 +69,8 @@ std::vector<Counter> All(const History& history) {
       {"merge_incomplete", "steps merged without all ranks", merged.incomplete},
       {"merge_pending", "steps that wait for their ranks", merged.pending, true},
   };
+  AddSecurity(*history.security, &counters);
+  if (const Answers* answers = history.answers) AddAnswers(*answers, &counters);
   counters.push_back({"user_rules", "rules of the user's that run", history.user_rules, true});
   counters.push_back({"rule_reloads", "times the rules file was read again", history.rule_reloads});
   counters.push_back(

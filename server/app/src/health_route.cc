@@ -2,14 +2,17 @@
 
 #include <nlohmann/json.hpp>
 
+#include "foreshock/server/web/guard.h"
+
 namespace foreshock::app {
 
-void AddHealthRoute(std::function<Status()> health, http::Routes* routes) {
-  routes->Get("/healthz", [health = std::move(health)](const http::Request&) {
+void AddHealthRoute(std::function<Status()> health, const auth::Gate* gate, http::Routes* routes) {
+  routes->Get("/healthz", [health = std::move(health), gate](const http::Request& request) {
     const Status status = health();
     nlohmann::ordered_json body;
     body["status"] = status.ok() ? "ok" : "unhealthy";
-    if (!status.ok()) body["reason"] = status.ToString();
+    const bool tell = !gate->tokens_needed() || gate->Identify(web::CredentialsOf(request)).ok();
+    if (!status.ok() && tell) body["reason"] = status.ToString();
     http::Response response;
     response.code = status.ok() ? 200 : 503;
     response.body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

@@ -2,12 +2,25 @@
 
 #include "foreshock/base/logging.h"
 #include "foreshock/server/rules/rules_file.h"
+#include "security.h"
 
 namespace foreshock::app {
 namespace {
 
 std::chrono::nanoseconds Nanoseconds(double seconds) {
   return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+}
+
+ingest::IngestOptions IngestOptionsOf(const AppOptions& options, const Security& security) {
+  ingest::IngestOptions ingest;
+  ingest.gate = &security.gate();
+  ingest.max_message_bytes = options.max_message_bytes;
+  ingest.max_streams = options.max_streams;
+  ingest.max_streams_per_identity = options.max_streams_per_identity;
+  ingest.max_runs = options.max_runs;
+  ingest.max_new_runs_per_hour = options.max_new_runs_per_hour;
+  ingest.max_heads_per_run = options.max_heads_per_run;
+  return ingest;
 }
 
 Result<std::unique_ptr<notify::Notifier>> StartNotifier(const AppOptions& options, const Clock& clock,
@@ -73,8 +86,10 @@ Status History::health() const {
   return ingest->health();
 }
 
-Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const Clock& clock) {
+Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const Clock& clock,
+                                              const Security& security) {
   auto history = std::make_unique<History>();
+  history->security = &security;
   store::StoreOptions store;
   store.folder = options.data_folder;
   store.write_buffer_bytes = options.write_buffer_bytes;
@@ -90,7 +105,7 @@ Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const C
   merge::MergerOptions merge;
   merge.wait = Nanoseconds(options.merge_wait_seconds);
   FS_ASSIGN_OR_RETURN(history->merger, merge::Merger::Start(*history->store, clock, merge));
-  history->ingest = ingest::Ingest::Start(*history->store, clock, {});
+  history->ingest = ingest::Ingest::Start(*history->store, clock, IngestOptionsOf(options, security));
   control::ControlOptions control;
   control.store = history->store.get();
   control.outbox = &history->ingest->outbox();

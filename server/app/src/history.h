@@ -17,6 +17,9 @@
 
 namespace foreshock::app {
 
+class Security;
+struct Answers;
+
 // Members in the order in which they start; they end in the reverse one.
 struct History {
   std::unique_ptr<store::Store> store;
@@ -29,13 +32,17 @@ struct History {
   std::unique_ptr<upkeep::Upkeep> upkeep;
   std::atomic<uint64_t> user_rules{0};  // that run
   std::atomic<uint64_t> rule_reloads{0}, rule_reload_failures{0};
+  // Not owned: who else counts something. `answers` while they listen.
+  const Security* security = nullptr;
+  std::atomic<const Answers*> answers{nullptr};
 
   // Ok, or the first thing that is wrong. Thread-safe.
   Status health() const;
 };
 
-// Everything or nothing.
-Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const Clock& clock);
+// Everything or nothing. `security` must outlive the result.
+Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const Clock& clock,
+                                              const Security& security);
 
 // All or nothing; counts and logs. kFailedPrecondition when there is no file.
 Status ReloadRules(const std::string& rules_file, History* history);

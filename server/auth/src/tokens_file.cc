@@ -1,5 +1,8 @@
 #include "foreshock/server/auth/tokens_file.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -13,6 +16,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxFileBytes = 16u << 20;
 constexpr size_t kSecretBytes = 32;
+constexpr mode_t kNewMode = 0640;
 constexpr char kHeader[] =
     "# Foreshock tokens: hashes, one a line. Written by `foreshock token`; see docs/security.md.\n";
 
@@ -99,7 +103,14 @@ std::string LineOf(const Token& token) {
 Status Save(const std::string& path, const std::vector<Token>& tokens) {
   std::string text = kHeader;
   for (const Token& token : tokens) text += LineOf(token);
-  return WriteFileAtomically(PosixFileSystem(), path, text);
+  struct stat old {};
+  const bool there = ::stat(path.c_str(), &old) == 0;
+  FS_RETURN_IF_ERROR(WriteFileAtomically(PosixFileSystem(), path, text));
+  // The server may run as another user than whoever writes: a file that it cannot read would keep revoked
+  // tokens alive.
+  const bool owned = !there || ::chown(path.c_str(), old.st_uid, old.st_gid) == 0;
+  if (::chmod(path.c_str(), there ? old.st_mode & 07777 : kNewMode) == 0 && owned) return OkStatus();
+  return Status(Code::kPermissionDenied, path + ": is written, but its owner and mode could not be kept");
 }
 
 }  // namespace

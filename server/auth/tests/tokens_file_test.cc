@@ -1,6 +1,7 @@
 #include "foreshock/server/auth/tokens_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <sstream>
@@ -51,6 +52,19 @@ TEST_F(TokensFileTest, WhatIsMadeIsReadAgainAndTheSecretIsNotKept) {
   EXPECT_TRUE(tokens->at(0).Covers("team-a/gpt"));
   EXPECT_FALSE(tokens->at(0).Covers("team-b/gpt"));
   EXPECT_TRUE(tokens->at(1).CoversAllRuns());
+}
+
+TEST_F(TokensFileTest, AChangeKeepsTheFilesMode) {
+  const auto mode = [&] {
+    struct stat info {};
+    EXPECT_EQ(::stat(path_.c_str(), &info), 0);
+    return info.st_mode & 07777;
+  };
+  ASSERT_TRUE(CreateToken(path_, Wanted("a"), clock_).ok());
+  EXPECT_EQ(mode(), 0640u);
+  ASSERT_EQ(::chmod(path_.c_str(), 0604), 0);
+  ASSERT_TRUE(RevokeToken(path_, "a").ok());
+  EXPECT_EQ(mode(), 0604u);
 }
 
 TEST_F(TokensFileTest, TwoSecretsDiffer) {

@@ -1,10 +1,14 @@
 #include "foreshock/server/control/control_service.h"
 
+#include "foreshock/rpc/call_info.h"
 #include "foreshock/rpc/services.h"
 #include "foreshock/rpc/status.h"
+#include "foreshock/server/auth/gate.h"
 
 namespace foreshock::control {
 namespace {
+
+using auth::Scope;
 
 template <typename Message>
 grpc::Status Give(Result<Message> result, Message* reply) {
@@ -17,27 +21,34 @@ std::string IssuerOr(const std::string& issuer) { return issuer.empty() ? "opera
 
 class ControlServiceImpl final : public ControlService, public v1::Control::Service {
  public:
-  ControlServiceImpl(Controls* controls, upkeep::Upkeep* upkeep) : controls_(*controls), upkeep_(*upkeep) {}
+  ControlServiceImpl(Controls* controls, upkeep::Upkeep* upkeep, const auth::Gate* gate)
+      : controls_(*controls), upkeep_(*upkeep), gate_(gate != nullptr ? *gate : open_gate_) {}
   grpc::Service* service() override { return this; }
 
-  grpc::Status Act(grpc::ServerContext*, const v1::ActRequest* request, v1::ActReply* reply) override {
+  grpc::Status Act(grpc::ServerContext* context, const v1::ActRequest* request,
+                   v1::ActReply* reply) override {
+    if (const Status may = May(*context, Scope::kControl, request->run()); !may.ok()) return rpc::ToGrpc(may);
     return Give(controls_.Act(*request), reply);
   }
-  grpc::Status ListActions(grpc::ServerContext*, const v1::ListActionsRequest* request,
+  grpc::Status ListActions(grpc::ServerContext* context, const v1::ListActionsRequest* request,
                            v1::ListActionsReply* reply) override {
+    if (const Status may = May(*context, Scope::kRead, request->run()); !may.ok()) return rpc::ToGrpc(may);
     return Give(controls_.ListActions(*request), reply);
   }
-  grpc::Status SetSampling(grpc::ServerContext*, const v1::SetSamplingRequest* request,
+  grpc::Status SetSampling(grpc::ServerContext* context, const v1::SetSamplingRequest* request,
                            v1::SetSamplingReply*) override {
+    if (const Status may = May(*context, Scope::kControl, request->run()); !may.ok()) return rpc::ToGrpc(may);
     return rpc::ToGrpc(controls_.SetSampling(*request));
   }
 
-  grpc::Status DeleteRun(grpc::ServerContext*, const v1::DeleteRunRequest* request,
+  grpc::Status DeleteRun(grpc::ServerContext* context, const v1::DeleteRunRequest* request,
                          v1::DeleteRunReply*) override {
+    if (const Status may = May(*context, Scope::kControl, request->run()); !may.ok()) return rpc::ToGrpc(may);
     return rpc::ToGrpc(upkeep_.DeleteRun(request->run(), request->force(), IssuerOr(request->issuer())));
   }
-  grpc::Status Backup(grpc::ServerContext*, const v1::BackupRequest* request,
+  grpc::Status Backup(grpc::ServerContext* context, const v1::BackupRequest* request,
                       v1::BackupReply* reply) override {
+    if (const Status may = MayForAllRuns(*context, Scope::kControl); !may.ok()) return rpc::ToGrpc(may);
     const auto info = upkeep_.Backup(request->name(), IssuerOr(request->issuer()));
     if (!info.ok()) return rpc::ToGrpc(info.status());
     reply->set_folder(info->folder);
@@ -46,14 +57,29 @@ class ControlServiceImpl final : public ControlService, public v1::Control::Serv
   }
 
  private:
+  static auth::Credentials CredentialsOf(const grpc::ServerContext& context) {
+    const rpc::PeerInfo peer = rpc::PeerOf(context);
+    return {peer.token, peer.identity, peer.address};
+  }
+  Status May(const grpc::ServerContext& context, Scope scope, const std::string& run) const {
+    return gate_.Admit(CredentialsOf(context), scope, run).status();
+  }
+  Status MayForAllRuns(const grpc::ServerContext& context, Scope scope) const {
+    FS_ASSIGN_OR_RETURN(const auth::Caller caller, gate_.Identify(CredentialsOf(context)));
+    return gate_.Count(caller.MayForAllRuns(scope));
+  }
+
   Controls& controls_;
   upkeep::Upkeep& upkeep_;
+  const auth::Gate open_gate_;  // lets everybody do everything
+  const auth::Gate& gate_;
 };
 
 }  // namespace
 
-std::unique_ptr<ControlService> ControlService::Create(Controls* controls, upkeep::Upkeep* upkeep) {
-  return std::make_unique<ControlServiceImpl>(controls, upkeep);
+std::unique_ptr<ControlService> ControlService::Create(Controls* controls, upkeep::Upkeep* upkeep,
+                                                       const auth::Gate* gate) {
+  return std::make_unique<ControlServiceImpl>(controls, upkeep, gate);
 }
 
 }  // namespace foreshock::control

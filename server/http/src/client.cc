@@ -25,8 +25,9 @@ Result<Url> ParseUrl(const std::string& url) {
 template <typename Send>
 Result<ClientResponse> Call(const std::string& url, const ClientOptions& options, Send send) {
   FS_ASSIGN_OR_RETURN(const Url parsed, ParseUrl(url));
-  httplib::Client client(parsed.origin);
+  httplib::Client client(parsed.origin, options.cert_file, options.key_file);
   if (!client.is_valid()) return Status(Code::kInvalidArgument, "url: \"" + url + "\" is not valid");
+  if (!options.ca_file.empty()) client.set_ca_cert_path(options.ca_file.c_str());
   client.set_connection_timeout(options.connect_timeout);
   client.set_read_timeout(options.read_timeout);
   client.set_write_timeout(options.read_timeout);

@@ -116,7 +116,8 @@ std::optional<std::string> Request::Query(const std::string& name) const {
 }
 
 void Routes::Add(std::string method, std::string pattern, Handler handler) {
-  routes_.push_back({std::move(method), Parts(pattern), std::move(handler)});
+  std::vector<std::string> parts = Parts(pattern);
+  routes_.push_back({std::move(method), std::move(pattern), std::move(parts), std::move(handler)});
 }
 
 Response Routes::Dispatch(Request request) const {
@@ -138,6 +139,9 @@ Response Routes::Dispatch(Request request) const {
       Result<std::string> value = PercentDecode(parts[i], false);
       if (!value.ok()) return ErrorResponse(value.status());
       request.path_params[route.parts[i].substr(1, route.parts[i].size() - 2)] = *std::move(value);
+    }
+    if (guard_) {
+      if (std::optional<Response> refused = guard_(route.pattern, request)) return *std::move(refused);
     }
     try {
       return route.handler(request);
@@ -188,6 +192,12 @@ std::string PercentEncode(std::string_view text) {
 
 Response ErrorResponse(const Status& status) {
   return Error(HttpCode(status.code()), CodeName(status.code()), status.message());
+}
+
+Response Unauthorized(const Status& status) {
+  Response response = Error(401, CodeName(status.code()), status.message());
+  response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
 }
 
 }  // namespace foreshock::http

@@ -1,8 +1,13 @@
 #include "foreshock/server/http/server.h"
 
 #include <httplib.h>
+#include <signal.h>
 
+#include <atomic>
 #include <thread>
+
+#include "address_count.h"
+#include "connection.h"
 
 namespace foreshock::http {
 namespace {
@@ -13,25 +18,78 @@ void SocketOptions(socket_t socket) {
   setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
 }
 
-// The library listens with a backlog of 5; a sixth connection at once would wait a second for its repeated
-// SYN.
-class WideServer final : public httplib::Server {
+// Workers sit in idle connections, and stopping waits for them: short.
+constexpr std::chrono::milliseconds kKeepAlive{1000};
+constexpr int kRequestsPerConnection = 1000;
+
+void IgnoreBrokenPipes() {
+  sigset_t pipe;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+}
+
+// The library with connections of our own.
+class ConnectionServer final : public httplib::Server {
  public:
+  ConnectionServer(const ServerOptions& options, std::unique_ptr<TlsContext> context)
+      : tls(std::move(context)),
+        deadlines_{options.handshake_timeout, options.request_timeout, options.answer_timeout},
+        addresses_(options.max_connections_per_address) {}
+
+  // The library listens with a backlog of 5; a sixth connection at once would wait a second for its repeated
+  // SYN.
   void WidenBacklog() { ::listen(svr_sock_, 128); }
+
+  const std::unique_ptr<TlsContext> tls;  // null: plain
+  std::atomic<uint64_t> connections{0}, refused{0}, failed_handshakes{0};
+
+ private:
+  bool process_and_close_socket(socket_t fd) override {
+    IgnoreBrokenPipes();  // this thread's: OpenSSL cannot ask for less
+    Connection connection(fd, deadlines_);
+    ++connections;
+    if (!addresses_.Enter(connection.address())) {
+      ++refused;
+      return false;
+    }
+    const bool done = Serve(&connection);
+    addresses_.Leave(connection.address());
+    return done;
+  }
+
+  bool Serve(Connection* connection) {
+    if (tls != nullptr && !connection->Accept(*tls)) {
+      ++failed_handshakes;
+      return false;
+    }
+    for (int left = kRequestsPerConnection; left > 0 && svr_sock_ != INVALID_SOCKET; --left) {
+      if (!connection->AwaitRequest(kKeepAlive)) return true;
+      bool closed = false;
+      if (!process_request(*connection, left == 1, closed, nullptr)) return false;
+      if (closed) return true;
+    }
+    return true;
+  }
+
+  const Deadlines deadlines_;
+  AddressCount addresses_;
 };
 
 class HttplibServer final : public Server {
  public:
-  HttplibServer(const ServerOptions& options, Routes routes) : routes_(std::move(routes)) {
+  HttplibServer(const ServerOptions& options, Routes routes, std::unique_ptr<TlsContext> tls)
+      : routes_(std::move(routes)), server_(options, std::move(tls)) {
     server_.set_socket_options(SocketOptions);
     server_.set_payload_max_length(options.max_body_bytes);
-    // Workers sit in idle connections, and stopping waits for them: keep that short.
-    server_.set_keep_alive_timeout(1);
-    server_.set_keep_alive_max_count(1000);
+    server_.set_keep_alive_timeout(kKeepAlive.count() / 1000);  // what answers announce
+    server_.set_keep_alive_max_count(kRequestsPerConnection);
     server_.set_tcp_nodelay(true);
     const size_t threads = std::max<size_t>(options.threads, 1);
     server_.new_task_queue = [threads] { return new httplib::ThreadPool(threads); };
     const auto answer = [this](const httplib::Request& in, httplib::Response& out) { Answer(in, out); };
+    // The page is nobody's frame, and what is no script is not run as one.
+    server_.set_default_headers({{"X-Content-Type-Options", "nosniff"}, {"X-Frame-Options", "DENY"}});
     const char* all = ".*";
     server_.Get(all, answer).Post(all, answer).Put(all, answer).Delete(all, answer);
     server_.set_error_handler([](const httplib::Request&, httplib::Response& out) {
@@ -59,6 +117,14 @@ class HttplibServer final : public Server {
 
   int port() const override { return port_; }
 
+  Status ReloadCertificates() override { return server_.tls == nullptr ? OkStatus() : server_.tls->Reload(); }
+
+  Stats stats() const override {
+    return {.connections = server_.connections,
+            .refused = server_.refused,
+            .failed_handshakes = server_.failed_handshakes};
+  }
+
   void Stop() override {
     if (!thread_.joinable()) return;
     server_.stop();
@@ -73,9 +139,12 @@ class HttplibServer final : public Server {
     request.body = in.body;
     request.content_type = in.get_header_value("Content-Type");
     request.authorization = in.get_header_value("Authorization");
+    request.host = in.get_header_value("Host");
+    request.origin = in.get_header_value("Origin");
     request.remote_address = in.remote_addr;
     Response response = routes_.Dispatch(std::move(request));
     out.status = response.code;
+    for (const auto& [name, value] : response.headers) out.set_header(name, value);
     out.set_content(std::move(response.body), response.content_type);
   }
 
@@ -86,7 +155,7 @@ class HttplibServer final : public Server {
   }
 
   const Routes routes_;
-  WideServer server_;
+  ConnectionServer server_;
   std::thread thread_;
   int port_ = 0;
 };
@@ -97,7 +166,12 @@ Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Rout
   if (options.port < 0 || options.port > 65535) {
     return Status(Code::kInvalidArgument, "port: " + std::to_string(options.port) + ", 0 to 65535");
   }
-  auto server = std::make_unique<HttplibServer>(options, std::move(routes));
+  std::unique_ptr<TlsContext> tls;
+  if (!options.cert_file.empty()) {
+    FS_ASSIGN_OR_RETURN(tls,
+                        TlsContext::Create({options.cert_file, options.key_file, options.client_ca_file}));
+  }
+  auto server = std::make_unique<HttplibServer>(options, std::move(routes), std::move(tls));
   FS_RETURN_IF_ERROR(server->Listen(options));
   return std::unique_ptr<Server>(std::move(server));
 }

@@ -18,7 +18,7 @@ namespace foreshock::ingest {
 
 struct Counters {
   std::atomic<uint64_t> streams{0}, records{0}, bytes{0}, values{0}, duplicates{0}, quarantined{0},
-      unreadable{0}, refused_hellos{0}, commits{0}, failed_commits{0}, overloads{0};
+      unreadable{0}, refused_hellos{0}, refused_runs{0}, commits{0}, failed_commits{0}, overloads{0};
 };
 
 struct QueuedRecord {

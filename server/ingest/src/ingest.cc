@@ -29,6 +29,10 @@ class IngestImpl final : public Ingest, private rpc::IngestHandlerFactory {
             .quarantined = c.quarantined,
             .unreadable = c.unreadable,
             .refused_hellos = c.refused_hellos,
+            .refused_streams = shared_.slots.refused(),
+            .refused_runs = c.refused_runs,
+            .late_hellos = shared_.watch.late_hellos(),
+            .revoked_streams = shared_.watch.revoked(),
             .commits = c.commits,
             .failed_commits = c.failed_commits,
             .overloads = c.overloads,
@@ -36,9 +40,9 @@ class IngestImpl final : public Ingest, private rpc::IngestHandlerFactory {
   }
 
  private:
-  std::unique_ptr<rpc::IngestHandler> NewStream(const rpc::PeerInfo&,
+  std::unique_ptr<rpc::IngestHandler> NewStream(const rpc::PeerInfo& peer,
                                                 std::shared_ptr<rpc::ReplySink> sink) override {
-    return std::make_unique<Session>(shared_, std::move(sink));
+    return std::make_unique<Session>(shared_, peer, std::move(sink));
   }
 
   Shared shared_;

@@ -25,15 +25,29 @@ wire::RecordHead HeadOf(const Message& message) {
 
 }  // namespace
 
-Session::Session(Shared& shared, std::shared_ptr<rpc::ReplySink> sink)
+Session::Session(Shared& shared, const rpc::PeerInfo& peer, std::shared_ptr<rpc::ReplySink> sink)
     : shared_(shared), end_(std::make_shared<StreamEnd>(std::move(sink))) {
-  if (++shared_.counters.streams > shared_.options.max_streams) {
-    Hangup(Status(Code::kResourceExhausted,
-                  "streams: at most " + std::to_string(shared_.options.max_streams) + " at a time"));
+  ++shared_.counters.streams;
+  auth::Credentials credentials{peer.token, peer.identity, peer.address};
+  if (const Status entered = Enter(credentials); !entered.ok()) {
+    Hangup(entered);
+  } else {
+    watched_ = shared_.watch.Add(std::move(credentials), end_);
   }
 }
 
-Session::~Session() { --shared_.counters.streams; }
+Session::~Session() {
+  shared_.watch.Remove(watched_);
+  --shared_.counters.streams;
+}
+
+Status Session::Enter(const auth::Credentials& credentials) {
+  FS_ASSIGN_OR_RETURN(auth::Caller caller, shared_.gate.Identify(credentials));
+  FS_RETURN_IF_ERROR(shared_.gate.Count(caller.MayAtAll(auth::Scope::kWrite)));
+  FS_ASSIGN_OR_RETURN(slot_, shared_.slots.Take(caller.name()));
+  caller_ = std::move(caller);
+  return OkStatus();
+}
 
 void Session::OnRecord(wire::Record record) {
   if (closed_) return;
@@ -63,18 +77,37 @@ void Session::OnHello(std::string payload) {
   if (status.ok()) return;
   if (status.code() == Code::kUnavailable) return Hangup(status);
   ++shared_.counters.refused_hellos;
-  LogWarning("server/ingest", "refused a stream", {{"error", status}});
+  LogWarning("server/ingest", "refused a stream", {{"caller", caller_->name()}, {"error", status}});
   Hangup(status);
 }
 
+Status Session::CheckLimits(const wire::Hello& hello) {
+  const IngestOptions& options = shared_.options;
+  uint64_t heads = 0;
+  for (const wire::Layer& layer : hello.model.layers) heads += layer.query_heads;
+  if (heads > options.max_heads_per_run) {
+    return Status(Code::kInvalidArgument,
+                  "model.layers: " + std::to_string(heads) + " heads in all, at most " +
+                      std::to_string(options.max_heads_per_run) + " (max_heads_per_run)");
+  }
+  if (shared_.store.GetRun(hello.run).ok()) return OkStatus();
+  Status room;
+  if (shared_.store.CountRuns() >= options.max_runs) {
+    room = Status(Code::kResourceExhausted, "run: the server holds " + std::to_string(options.max_runs) +
+                                                " runs, its limit (max_runs)");
+  } else {
+    room = shared_.new_runs.Take(caller_->name(), shared_.clock.MonotonicNanos());
+  }
+  if (!room.ok()) ++shared_.counters.refused_runs;
+  return room;
+}
+
 Status Session::OpenSource(wire::Hello hello) {
+  FS_RETURN_IF_ERROR(shared_.gate.Count(caller_->May(auth::Scope::kWrite, hello.run)));
   std::lock_guard lock(shared_.hello_mutex);
   const int64_t now = shared_.clock.WallNanos();
   if (hello.attempt.empty()) MintAttempt(shared_.store, now, &hello);
-  if (!shared_.store.GetRun(hello.run).ok() && shared_.store.CountRuns() >= shared_.options.max_runs) {
-    return Status(Code::kResourceExhausted,
-                  "run: the server holds " + std::to_string(shared_.options.max_runs) + " runs, its limit");
-  }
+  FS_RETURN_IF_ERROR(CheckLimits(hello));
   FS_ASSIGN_OR_RETURN(const store::SourceInfo source, shared_.store.OpenSource(hello, now));
   source_ = source.id;
   shape_.emplace(hello.model);
@@ -88,6 +121,7 @@ Status Session::OpenSource(wire::Hello hello) {
                                .durable_seq = source.durable_seq,
                                .max_message_bytes = shared_.options.max_message_bytes};
   hello_ = std::move(hello);
+  shared_.watch.Greeted(watched_, hello_->run);
   shared_.outbox.Join(hello_->run, hello_->attempt, end_, std::move(reply));
   // Looked at after joining: either CloseStreams sees this stream, or this sees that it was called.
   if (shared_.stopping) return Status(Code::kUnavailable, "the server is stopping");

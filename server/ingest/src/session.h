@@ -8,7 +8,11 @@
 
 #include "check_frame.h"
 #include "committer.h"
+#include "foreshock/server/auth/call_slots.h"
+#include "foreshock/server/auth/gate.h"
 #include "outbox_impl.h"
+#include "run_quota.h"
+#include "stream_watch.h"
 
 namespace foreshock::ingest {
 
@@ -20,23 +24,40 @@ struct Shared {
   Counters counters;
   OutboxImpl outbox;
   std::atomic<bool> stopping{false};
-  std::mutex hello_mutex;  // one Hello at a time: attempts are minted by what the store holds
-  Committer committer;     // last: its thread uses the counters
+  std::mutex hello_mutex;      // one Hello at a time: attempts are minted by what the store holds
+  const auth::Gate open_gate;  // lets everybody do everything
+  const auth::Gate& gate;
+  auth::CallSlots slots;  // of streams
+  RunQuota new_runs;
+  StreamWatch watch;
+  Committer committer;  // last: its thread uses the counters
 
   Shared(store::Store& s, const Clock& c, const IngestOptions& o)
-      : store(s), clock(c), options(o), committer(s, c, o, counters) {}
+      : store(s),
+        clock(c),
+        options(o),
+        gate(o.gate != nullptr ? *o.gate : open_gate),
+        slots("streams", o.max_streams, "max_streams", o.max_streams_per_identity,
+              "max_streams_per_identity"),
+        new_runs(o.max_new_runs_per_hour),
+        watch(gate, c, o.hello_timeout),
+        committer(s, c, o, counters) {}
 };
 
 class Session final : public rpc::IngestHandler {
  public:
-  Session(Shared& shared, std::shared_ptr<rpc::ReplySink> sink);
+  Session(Shared& shared, const rpc::PeerInfo& peer, std::shared_ptr<rpc::ReplySink> sink);
   ~Session() override;
 
   void OnRecord(wire::Record record) override;
   void OnEnd() override;
 
  private:
+  // Who is it, may he write, and is there room?
+  Status Enter(const auth::Credentials& credentials);
   void OnHello(std::string payload);
+  // What of a Hello costs, against its limits.
+  Status CheckLimits(const wire::Hello& hello);
   Status OpenSource(wire::Hello hello);
   void OnCounted(wire::Record record);
   // Decodes and judges; what is wrong goes into append->quarantine.
@@ -47,7 +68,10 @@ class Session final : public rpc::IngestHandler {
 
   Shared& shared_;
   const std::shared_ptr<StreamEnd> end_;
-  bool closed_ = false;  // nothing more is taken
+  std::optional<auth::Caller> caller_;
+  std::unique_ptr<auth::CallSlots::Slot> slot_;
+  uint64_t watched_ = 0;  // the watch's number
+  bool closed_ = false;   // nothing more is taken
   std::optional<wire::Hello> hello_;
   store::SourceId source_;
   std::optional<ModelShape> shape_;

@@ -28,17 +28,17 @@ export async function askForToken() {
       + 'control_token_file in its configuration; on the server\'s own machine "foreshock act" works without.')], [['Close', '']]);
     return;
   }
-  if (token.get() && state.token_given) {
-    const answer = await ask('Control token', [el('p', {}, 'This tab may act on runs.')], [['Forget the token', 'forget'], ['Close', '']]);
+  if (token.get() && state.token_known) {
+    const answer = await ask('Control token', [el('p', {}, state.token_given ? 'This tab may act on runs.' : 'This tab may read; its token lacks the scope control.')], [['Forget the token', 'forget'], ['Close', '']]);
     if (answer === 'forget') token.set('');
     return;
   }
   const input = el('input', { type: 'password', id: 'token', autocomplete: 'off' });
-  const answer = await ask('Control token', [el('label', { for: 'token' }, 'Token of this server (its control_token_file)'), input],
+  const answer = await ask('Control token', [el('label', { for: 'token' }, 'Token of this server (its control_token_file, or one of `foreshock token create`)'), input],
     [['Cancel', ''], ['Use it', 'use']]);
   if (answer !== 'use') return;
   token.set(input.value.trim());
-  if (!(await api.control()).token_given) {
+  if (!(await api.control()).token_known) {
     token.set('');
     await ask('Control token', [el('p', { class: 'error' }, 'The server does not know this token.')], [['Close', '']]);
   }

@@ -1,4 +1,4 @@
-// The JSON API (docs/api.md), and the control token of this browser tab.
+// The JSON API (docs/api.md), and the token of this browser tab.
 
 const KEY = 'foreshock-control-token';
 
@@ -17,7 +17,7 @@ export class ApiError extends Error {
 async function ask(path, options) {
   let reply;
   try {
-    reply = await fetch(path, { ...options, cache: 'no-store' });
+    reply = await fetch(path, { ...options, headers: { ...(options && options.headers), ...bearer() }, cache: 'no-store' });
   } catch (error) {
     throw new ApiError(0, 'the server does not answer');
   }
@@ -34,6 +34,17 @@ function query(values) {
   return words.toString();
 }
 
+// For links to pages: a link carries no token, so where the tab has one the page is asked for and shown from here.
+export async function followWithToken(event) {
+  if (!token.get()) return;
+  event.preventDefault();
+  const tab = window.open('', '_blank');
+  const [path, anchor] = event.currentTarget.getAttribute('href').split('#');
+  const reply = await fetch(path, { headers: bearer(), cache: 'no-store' });
+  const url = URL.createObjectURL(new Blob([await reply.text()], { type: reply.headers.get('Content-Type') }));
+  (tab || window).location = anchor ? `${url}#${anchor}` : url;
+}
+
 const at = (run, rest = '') => `/api/v1/runs/${encodeURIComponent(run)}${rest}`;
 const bearer = () => (token.get() ? { Authorization: `Bearer ${token.get()}` } : {});
 
@@ -46,8 +57,8 @@ export const api = {
   actions: (run) => ask(at(run, '/actions')).then((r) => r.actions),
   series: (run, signal, more = {}) => ask(at(run, `/series?${query({ signal, ...more })}`)).then((r) => r.points),
   step: (run, step, signal) => ask(at(run, `/step/${step}?${query({ signal })}`)),
-  control: () => ask('/api/v1/control', { headers: bearer() }),
+  control: () => ask('/api/v1/control'),
   act: (run, body) => ask(at(run, '/actions'), {
-    method: 'POST', headers: { 'Content-Type': 'application/json', ...bearer() }, body: JSON.stringify(body),
+    method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body),
   }),
 };

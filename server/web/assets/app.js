@@ -54,7 +54,7 @@ async function round() {
     if (error.status === 404) {
       content.replaceChildren(el('h1', {}, 'Not found'), el('p', {}, error.message), el('p', {}, el('a', { href: '#/' }, 'All runs')));
     } else {
-      offline.textContent = `${error.message}; trying again`;
+      offline.textContent = error.status === 401 ? 'This server needs a token: give one with the button at the top right.' : `${error.message}; trying again`;
       offline.hidden = false;
       if (error.status === undefined) console.error(error);
     }

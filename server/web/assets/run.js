@@ -1,6 +1,6 @@
 // One run, or several side by side: loss and signals on one step axis, the heat map, alerts, actions.
 import { Actions } from './actions.js';
-import { api } from './api.js';
+import { api, followWithToken } from './api.js';
 import { ChartGroup, lineColor } from './charts.js';
 import { badge, el, health, number, place, short, steps } from './format.js';
 import { HeatMap } from './heat.js';
@@ -73,7 +73,7 @@ export class RunPage {
     this.loss.box.classList.add('tall');
     this.layerSelect = el('select', { id: 'layer', onchange: () => this.setLayer(+this.layerSelect.value) });
     this.alerts = el('div', { id: 'alerts' });
-    this.postMortem = el('p', { id: 'post-mortem', hidden: true }, el('a', { href: `${this.reportPage()}#what-happened` }, 'What happened'),
+    this.postMortem = el('p', { id: 'post-mortem', hidden: true }, el('a', { href: `${this.reportPage()}#what-happened`, onclick: followWithToken }, 'What happened'),
       ': when it began, which head went first, the last checkpoint before it, what was done and what became of it.');
     document.title = `${this.title.textContent} · Foreshock`;
   }
@@ -99,7 +99,7 @@ export class RunPage {
         this.postMortem, this.alerts),
         this.actions.root);
     }
-    parts.push(el('p', {}, el('a', { href: this.reportPage() }, 'Report'), ' (a page of its own, to keep or print)'));
+    parts.push(el('p', {}, el('a', { href: this.reportPage(), onclick: followWithToken }, 'Report'), ' (a page of its own, to keep or print)'));
     if (this.gone) return;
     this.root.replaceChildren(...parts);
     this.lossFeeds = this.runs.map((run) => new Feed(run, 'loss', {}, (values) => [number(values[0])]));

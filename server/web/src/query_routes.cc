@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include "foreshock/base/catalogue.h"
@@ -19,6 +20,14 @@ constexpr int64_t kMaxUint = std::numeric_limits<uint32_t>::max();
 
 Response Json(std::string body) { return {200, "application/json", std::move(body) + "\n"}; }
 
+// Leaves out what is of runs that the caller may not see.
+template <typename List>
+void KeepSeen(const Request& request, List* list) {
+  if (!request.sees) return;
+  const auto foreign = [&](const auto& item) { return !request.sees(item.run()); };
+  list->erase(std::remove_if(list->begin(), list->end(), foreign), list->end());
+}
+
 template <typename Message>
 Response Give(const Result<Message>& result) {
   if (!result.ok()) return ErrorResponse(result.status());
@@ -30,7 +39,9 @@ Response ListRuns(const Queries& queries, const Request& request) {
   v1::ListRunsRequest ask;
   ask.set_name_prefix(params.Text("prefix"));
   if (const Status status = params.status(); !status.ok()) return ErrorResponse(status);
-  return Give(queries.ListRuns(ask));
+  auto reply = queries.ListRuns(ask);
+  if (reply.ok()) KeepSeen(request, reply->mutable_runs());
+  return Give(reply);
 }
 
 Response GetRun(const Queries& queries, const Request& request) {
@@ -111,7 +122,9 @@ Response ListAlerts(const Queries& queries, const Request& request) {
   ask.set_run(request.Path("run"));
   ask.set_firing_only(params.Flag("firing"));
   if (const Status status = params.status(); !status.ok()) return ErrorResponse(status);
-  return Give(queries.ListAlerts(ask));
+  auto reply = queries.ListAlerts(ask);
+  if (reply.ok()) KeepSeen(request, reply->mutable_alerts());
+  return Give(reply);
 }
 
 Response ListEvents(const Queries& queries, const Request& request) {

@@ -32,6 +32,11 @@ class App {
   // The thread of Start and Stop.
   virtual Status ReloadRules() = 0;
 
+  // Reads tokens_file and the certificates again, which also happens by itself within seconds of a change.
+  // What has an error stays as it was: the status says the first; counted and logged. The thread of Start and
+  // Stop.
+  virtual Status ReloadSecurity() = 0;
+
   // The ports that are listened on; 0 when not running.
   virtual int grpc_port() const = 0;
   virtual int http_port() const = 0;

@@ -21,9 +21,22 @@ struct AppOptions {
   double resend_seconds = 60;                   // how often Alertmanager is told again what fires; 1 to 3600
   std::string external_url;                     // how people reach http_address, for links in alerts
   std::string control_token_file;               // its first line is needed to act by HTTP; empty: not needed
-  std::string rules_file;                       // the user's rules (docs/rules/user_rules.md); empty: none
-  std::string rule_actions = "dry_run";         // off, dry_run or on: what `action:` of such a rule does
-  bool allow_rule_stop = false;                 // with rule_actions on, rules may stop a run, too
+  // TLS on both ports when the first two are set (docs/security.md); read again when the files change.
+  std::string tls_cert_file, tls_key_file;
+  std::string tls_client_ca_file;          // gRPC clients need a certificate that leads to it; empty: none
+  std::string http_client_ca_file;         // likewise HTTP clients, browsers included
+  bool http_tls = true;                    // false: HTTP stays plain, on loopback only
+  std::string tokens_file;                 // calls need one of its tokens (foreshock token); empty: none
+  uint64_t max_message_bytes = 16u << 20;  // of what gRPC clients send
+  uint64_t max_streams = 16'384;           // of trainers, at a time
+  uint64_t max_streams_per_identity = 16'384;  // an identity: a token, else a certificate, else an address
+  uint64_t max_runs = 100'000;
+  uint64_t max_new_runs_per_hour = 1000;  // of one identity
+  uint64_t max_heads_per_run = 1u << 20;
+  uint64_t max_reads_per_identity = 64;  // series, reports and watches being read at a time
+  std::string rules_file;                // the user's rules (docs/rules/user_rules.md); empty: none
+  std::string rule_actions = "dry_run";  // off, dry_run or on: what `action:` of such a rule does
+  bool allow_rule_stop = false;          // with rule_actions on, rules may stop a run, too
   LogLevel log_level = LogLevel::kInfo;
   double merge_wait_seconds = 30;          // how long a step waits for its last ranks
   double silent_after_seconds = 120;       // a run without data and Goodbye is "silent" then

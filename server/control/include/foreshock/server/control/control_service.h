@@ -10,12 +10,17 @@ namespace grpc {
 class Service;
 }
 
+namespace foreshock::auth {
+class Gate;
+}
+
 namespace foreshock::control {
 
 class ControlService {
  public:
-  // Both must outlive the service.
-  static std::unique_ptr<ControlService> Create(Controls* controls, upkeep::Upkeep* upkeep);
+  // All must outlive the service. The gate says who may act on which runs; null: everybody on all.
+  static std::unique_ptr<ControlService> Create(Controls* controls, upkeep::Upkeep* upkeep,
+                                                const auth::Gate* gate = nullptr);
   virtual ~ControlService() = default;
   // For rpc::Server::Start; lives as long as this.
   virtual grpc::Service* service() = 0;

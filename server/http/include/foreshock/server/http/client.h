@@ -13,6 +13,8 @@ struct ClientOptions {
   std::chrono::milliseconds connect_timeout{5000};
   std::chrono::milliseconds read_timeout{15000};  // without a byte
   std::map<std::string, std::string> headers;
+  std::string ca_file;              // https: roots of the server's certificate; empty: the system's
+  std::string cert_file, key_file;  // https: this client's certificate; empty: none
 };
 
 struct ClientResponse {

@@ -1,8 +1,9 @@
 // Ingest: takes the streams of trainers and agents, checks what comes, makes it durable and then
 // acknowledges.
 //
-// A stream begins with a Hello. What is wrong with it ends the stream with kInvalidArgument naming field,
-// value and limit. Of the records that follow
+// A stream begins with a Hello, within a time. What is wrong with it ends the stream with kInvalidArgument
+// naming field, value and limit; kPermissionDenied where the caller may not write this run, also later, once
+// its token is no longer good; kResourceExhausted above a limit. Of the records that follow
 //   - what was stored before (same source and seq) is left out and acknowledged,
 //   - what contradicts the Hello (unknown layers, wrong shapes) or lies absurdly far from the steps around it
 //   is
@@ -23,16 +24,24 @@
 #include "foreshock/base/clock.h"
 #include "foreshock/base/result.h"
 #include "foreshock/rpc/ingest_service.h"
+#include "foreshock/server/auth/gate.h"
 #include "foreshock/server/ingest/outbox.h"
 #include "foreshock/server/store/store.h"
 
 namespace foreshock::ingest {
 
 struct IngestOptions {
-  size_t max_streams = 4096;             // more are refused with kResourceExhausted
-  size_t max_runs = 100'000;             // likewise a Hello of a new run
-  size_t max_message_bytes = 16u << 20;  // told to senders, which split larger steps
-  size_t max_queued_bytes = 128u << 20;  // of records that wait for the disk, over all streams
+  // Who may write which runs; not owned, must outlive the Ingest. Null: everybody everything.
+  const auth::Gate* gate = nullptr;
+  // An identity is a token, else a client certificate, else an address.
+  size_t max_streams = 16'384;                      // more are refused with kResourceExhausted
+  size_t max_streams_per_identity = 16'384;         // likewise, of one identity
+  size_t max_runs = 100'000;                        // likewise a Hello of a new run
+  size_t max_new_runs_per_hour = 1000;              // likewise, of one identity
+  size_t max_heads_per_run = 1u << 20;              // query heads over all layers; more: kInvalidArgument
+  std::chrono::milliseconds hello_timeout{30'000};  // a stream without a Hello is closed then
+  size_t max_message_bytes = 16u << 20;             // told to senders, which split larger steps
+  size_t max_queued_bytes = 128u << 20;             // of records that wait for the disk, over all streams
   size_t max_batch_bytes = 16u << 20;    // of one commit; more: fewer syncs, later acknowledgements
   int64_t max_step = 999'999'999;        // steps are 0..max_step
   int64_t max_step_jump = 10'000'000;    // between neighbours of one source; see StepGuard
@@ -61,8 +70,12 @@ class Ingest {
     uint64_t values = 0;   // single measurements in them
     uint64_t duplicates = 0;
     uint64_t quarantined = 0;
-    uint64_t unreadable = 0;      // records that could not be decoded
-    uint64_t refused_hellos = 0;  // streams that ended at their Hello
+    uint64_t unreadable = 0;       // records that could not be decoded
+    uint64_t refused_hellos = 0;   // streams that ended at their Hello
+    uint64_t refused_streams = 0;  // above a limit
+    uint64_t refused_runs = 0;     // new runs above a limit
+    uint64_t late_hellos = 0;      // streams closed because none came in time
+    uint64_t revoked_streams = 0;  // closed because their token is no longer good
     uint64_t commits = 0;
     uint64_t failed_commits = 0;
     uint64_t overloads = 0;  // streams closed because the queue was full or the store ailing
