@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
-#include <fstream>
 
 namespace foreshock::agent {
 namespace {
@@ -34,31 +33,31 @@ void StripUnixPrefix(std::string* path) {
 
 // A token on the command line would be seen by everybody on the node: it comes from a file or the
 // environment.
-Status ReadToken(const std::string& file, std::string* token) {
-  if (file.empty()) {
-    *token = FromEnvironment("FORESHOCK_TOKEN");
-    return OkStatus();
-  }
-  std::ifstream in(file);
-  if (!in || !std::getline(in, *token))
-    return Status(Code::kInvalidArgument, "token file: cannot read " + file);
-  return OkStatus();
-}
-
-void AddServerOptions(CLI::App& app, ForwarderOptions& forwarder, std::string* token_file) {
+void AddServerOptions(CLI::App& app, ForwarderOptions& forwarder) {
   app.add_option("--server", forwarder.address,
                  "Server to forward to; without one everything stays in the spool")
       ->envname("FORESHOCK_SERVER")
       ->type_name("HOST:PORT");
-  app.add_option("--token-file", *token_file,
-                 "File whose first line is the bearer token (or: FORESHOCK_TOKEN)")
+  app.add_option("--token-file", forwarder.token_file,
+                 "File whose first line is the bearer token, read anew for each stream (or: FORESHOCK_TOKEN)")
+      ->envname("FORESHOCK_TOKEN_FILE")
+      ->check(CLI::ExistingFile)
       ->type_name("FILE");
-  app.add_flag("--tls", forwarder.tls, "Talk TLS to the server");
-  app.add_option("--ca-file", forwarder.ca_file,
+  app.add_flag("--tls", forwarder.tls, "Talk TLS to the server; the next three mean TLS, too");
+  app.add_option("--tls-ca,--ca-file", forwarder.ca_file,
                  "Roots that the server's certificate must lead to [system's]")
+      ->envname("FORESHOCK_TLS_CA")
+      ->check(CLI::ExistingFile)
       ->type_name("FILE");
-  app.add_option("--cert-file", forwarder.cert_file, "This agent's certificate, for mTLS")->type_name("FILE");
-  app.add_option("--key-file", forwarder.key_file, "Its key")->type_name("FILE");
+  app.add_option("--tls-cert,--cert-file", forwarder.cert_file, "This agent's certificate, for mTLS")
+      ->envname("FORESHOCK_TLS_CERT")
+      ->check(CLI::ExistingFile)
+      ->type_name("FILE");
+  app.add_option("--tls-key,--key-file", forwarder.key_file,
+                 "Its key; the three are read again when they change")
+      ->envname("FORESHOCK_TLS_KEY")
+      ->check(CLI::ExistingFile)
+      ->type_name("FILE");
 }
 
 }  // namespace
@@ -69,7 +68,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_cod
   agent.socket_path = DefaultSocket();
   agent.spool_dir = DefaultSpool();
   agent.version = FORESHOCK_VERSION;
-  std::string token_file;
+  agent.forwarder.token = FromEnvironment("FORESHOCK_TOKEN");
 
   CLI::App app{
       "Foreshock's agent: takes measurements from the trainers of this node on a unix socket, keeps them in "
@@ -79,7 +78,17 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_cod
   app.add_option("--socket,--listen", agent.socket_path, "Unix socket for trainers, PATH or unix:PATH")
       ->capture_default_str()
       ->type_name("PATH");
-  AddServerOptions(app, agent.forwarder, &token_file);
+  AddServerOptions(app, agent.forwarder);
+  app.add_option(
+         "--allow-user", agent.receiver.allowed_uids,
+         "Only trainers of this user id, of root and of the agent's own user; may be repeated [all that the "
+         "socket's group lets in]")
+      ->type_name("UID");
+  app.add_option("--max-connections-per-user", agent.receiver.max_connections_per_user,
+                 "Most trainers of one user at a time")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
   app.add_option("--spool", agent.spool_dir, "Folder of the spool; one agent at a time")
       ->capture_default_str()
       ->type_name("DIR");
@@ -111,6 +120,12 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_cod
       ->capture_default_str()
       ->type_name("DIR");
   spool->add_flag("--json", line.json, "As one JSON object");
+  spool
+      ->add_option("--discard-run", line.discard_run,
+                   "Give up what this run has in the spool, for good; the agent must be stopped")
+      ->type_name("RUN");
+  spool->add_option("--reason", line.reason, "Why, for the record in SPOOL/discarded.jsonl")
+      ->type_name("TEXT");
   app.require_subcommand(0, 1);
 
   try {
@@ -119,13 +134,10 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_cod
     *exit_code = app.exit(error) == 0 ? kExitOk : kExitUsage;
     return std::nullopt;
   }
-  if (spool->parsed()) line.command = CommandLine::Command::kSpool;
-  StripUnixPrefix(&agent.socket_path);
-  if (const Status status = ReadToken(token_file, &agent.forwarder.token); !status.ok()) {
-    std::fprintf(stderr, "foreshock-agent: %s\n", status.message().c_str());
-    *exit_code = kExitUsage;
-    return std::nullopt;
+  if (spool->parsed()) {
+    line.command = line.discard_run.empty() ? CommandLine::Command::kSpool : CommandLine::Command::kDiscard;
   }
+  StripUnixPrefix(&agent.socket_path);
   return line;
 }
 

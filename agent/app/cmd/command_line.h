@@ -16,13 +16,15 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitAlreadyRunning = 3;
 
 struct CommandLine {
-  enum class Command { kRun, kSpool };
+  enum class Command { kRun, kSpool, kDiscard };
   Command command = Command::kRun;
   AgentOptions agent;
   std::string log_level = "info";
   std::string log_file;     // empty: stderr
   int64_t idle_exit_s = 0;  // 0: never
   bool json = false;        // of `spool`
+  std::string discard_run;  // of `spool`: give up what this run has there
+  std::string reason;       // why
 };
 
 // Nothing when the process should end now (help, version, a mistake) with *exit_code.

@@ -28,6 +28,7 @@ Json ReceiveJson(const ReceiverStats& r) {
   return {{"connections", r.connections},
           {"accepted", r.accepted},
           {"refused", r.refused},
+          {"refused_users", r.refused_users},
           {"records", r.records},
           {"bytes", r.bytes},
           {"damaged", r.damaged},
@@ -64,6 +65,7 @@ Json ForwardJson(const ForwarderStats& f, const std::string& server) {
           {"errors", f.errors},
           {"undeliverable", f.undeliverable},
           {"refusals", f.refusals},
+          {"clock_skew_seconds", f.clock_skew_seconds ? Json(*f.clock_skew_seconds) : Json(nullptr)},
           {"refused", RefusedJson(f.refused)},
           {"last_error", f.last_error}};
 }

@@ -292,6 +292,31 @@ TEST_F(AgentProcessTest, ActionsReachTheTrainer) {
   server.Stop();
 }
 
+TEST_F(AgentProcessTest, DiscardsARunForAReasonAndKeepsARecordOfIt) {
+  StartAgent();
+  {
+    Trainer trainer(socket_);
+    trainer.Greet();
+    for (uint64_t seq = 1; seq <= 3; ++seq) ASSERT_TRUE(trainer.SendFrame(seq));
+    ASSERT_TRUE(trainer.ReceiveAck(3));
+  }
+  const auto discard = [&](const std::string& run, const std::string& reason) {
+    return Run({"spool", "--spool", dir_ + "/spool", "--discard-run", run, "--reason", reason});
+  };
+  EXPECT_EQ(discard("run", "a test"), 3) << "the agent is at work";
+  EXPECT_EQ(agent_->Kill(SIGTERM), 0);
+  EXPECT_EQ(discard("run", ""), 2) << "no reason";
+  EXPECT_EQ(discard("other", "a test"), 1) << "no such run";
+  EXPECT_EQ(SpoolContents()["pending"], 3);
+  EXPECT_EQ(discard("run", "a test"), 0) << CommandOutput();
+  EXPECT_EQ(SpoolContents()["pending"], 0);
+  const auto record = nlohmann::json::parse(ReadText(dir_ + "/spool/discarded.jsonl"));
+  EXPECT_EQ(record["run"], "run");
+  EXPECT_EQ(record["reason"], "a test");
+  EXPECT_EQ(record["records"], 3);
+  EXPECT_EQ(record["sources"][0]["to_seq"], 3);
+}
+
 TEST_F(AgentProcessTest, OneAgentASocketAndASpool) {
   StartAgent();
   auto arguments = Arguments();

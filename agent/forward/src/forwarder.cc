@@ -59,6 +59,7 @@ Result<std::unique_ptr<Forwarder>> Forwarder::Start(Spool& spool, const Forwarde
   rpc::ChannelOptions channel;
   channel.address = options.address;
   channel.token = options.token;
+  channel.token_file = options.token_file;
   channel.tls = options.tls;
   channel.ca_file = options.ca_file;
   channel.cert_file = options.cert_file;

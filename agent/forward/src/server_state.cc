@@ -1,11 +1,15 @@
 #include "server_state.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "foreshock/base/logging.h"
 
 namespace foreshock::agent {
 namespace {
 
 constexpr int64_t kRemindNs = 600'000'000'000;
+constexpr int64_t kSkewWindowNs = 300'000'000'000;
 
 }  // namespace
 
@@ -81,6 +85,18 @@ void ServerState::ErrorReply(const SourceKey& key, const wire::IngestError& erro
       {{"source", key.ToString()}, {"seq", error.seq}, {"field", error.field}, {"error", error.message}});
 }
 
+// A reply is on its way for a while, never for less than nothing: the least difference is the best.
+void ServerState::SawServerClock(int64_t server_unix_ns) {
+  std::lock_guard lock(mutex_);
+  const int64_t now_ns = clock_.MonotonicNanos();
+  if (now_ns - window_began_ns_ >= kSkewWindowNs) {
+    skew_before_ns_ = std::exchange(skew_ns_, std::nullopt);
+    window_began_ns_ = now_ns;
+  }
+  const int64_t difference = clock_.WallNanos() - server_unix_ns;
+  skew_ns_ = std::min(skew_ns_.value_or(difference), difference);
+}
+
 ForwarderStats ServerState::Stats() const {
   std::lock_guard lock(mutex_);
   ForwarderStats stats = stats_;
@@ -88,6 +104,11 @@ ForwarderStats ServerState::Stats() const {
   stats.sent = sent_.load();
   stats.acknowledged = acknowledged_.load();
   stats.undeliverable = undeliverable_.load();
+  if (const auto skew_ns = std::min(skew_ns_, skew_before_ns_, [](const auto& a, const auto& b) {
+        return a.has_value() && (!b.has_value() || *a < *b);
+      })) {
+    stats.clock_skew_seconds = static_cast<double>(*skew_ns) * 1e-9;
+  }
   for (const auto& [key, source] : refused_) stats.refused.push_back(source);
   return stats;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -33,6 +34,9 @@ class ServerState {
   // The server answered a record with an error. The first of each source's stream is logged.
   void ErrorReply(const SourceKey& key, const wire::IngestError& error, bool log);
 
+  // A reply said what time it is at the server.
+  void SawServerClock(int64_t server_unix_ns);
+
   void CountSent() { ++sent_; }
   void CountAcknowledged(uint64_t seqs) { acknowledged_ += seqs; }
   void CountUndeliverable() { ++undeliverable_; }
@@ -51,6 +55,9 @@ class ServerState {
   int64_t away_since_ns_ = 0;
   int64_t logged_ns_ = 0;
   std::map<SourceKey, RefusedSource> refused_;
+  // The least difference since window_began_ns_, and that of the window before it.
+  std::optional<int64_t> skew_ns_, skew_before_ns_;
+  int64_t window_began_ns_ = 0;
 };
 
 }  // namespace foreshock::agent

@@ -123,7 +123,9 @@ Result<std::unique_ptr<rpc::IngestStream>> SourceStream::Open() {
   const int64_t deadline_ns = options_.clock->MonotonicNanos() + options_.connect_timeout_ms * 1'000'000;
   for (;;) {
     auto opened = rpc::OpenIngestStream(channel_, kTick);
-    if (opened.ok() || stopping_.load() || options_.clock->MonotonicNanos() >= deadline_ns) return opened;
+    // Other trouble than a missing connection comes at once and would be the same again.
+    const bool waits = !opened.ok() && opened.status().code() == Code::kUnavailable;
+    if (!waits || stopping_.load() || options_.clock->MonotonicNanos() >= deadline_ns) return opened;
   }
 }
 
@@ -256,6 +258,7 @@ void SourceStream::ReadReplies(rpc::IngestStream& stream) {
 }
 
 void SourceStream::TakeReply(const wire::Reply& reply) {
+  if (reply.time_unix_ns != 0) state_.SawServerClock(static_cast<int64_t>(reply.time_unix_ns));
   uint64_t durable = reply.durable_seq;
   if (reply.hello.has_value()) durable = std::max(durable, reply.hello->durable_seq);
   uint64_t progress = 0;

@@ -34,7 +34,8 @@ struct ServerMemory {
   uint64_t close_after = 0;  // records of one stream, 0: never
   uint64_t max_message_bytes = 0;
   bool answer_hello = true;
-  Status refusal;  // of every Hello; ok: taken
+  int64_t clock_ahead_ns = 0;  // of the server's clock; 0: its replies bring no time
+  Status refusal;              // of every Hello; ok: taken
 };
 
 class Handler final : public rpc::IngestHandler {
@@ -47,6 +48,10 @@ class Handler final : public rpc::IngestHandler {
     // What arrived behind the last one of a closed stream counts for nothing.
     if (memory_.close_after != 0 && records_ >= memory_.close_after) return;
     wire::Reply reply;
+    if (memory_.clock_ahead_ns != 0) {
+      reply.time_unix_ns =
+          static_cast<uint64_t>(SystemClock::Instance().WallNanos() + memory_.clock_ahead_ns);
+    }
     if (record.type == wire::RecordType::kHello) {
       const auto hello = wire::DecodeHello(record.payload).value();
       incarnation_ = hello.incarnation;
@@ -191,6 +196,26 @@ class ForwarderTest : public ::testing::Test {
   std::vector<std::string> lines_;
   std::unique_ptr<Forwarder> forwarder_;
 };
+
+TEST_F(ForwarderTest, MeasuresItsClockAgainstTheServers) {
+  memory_.clock_ahead_ns = 1'000'000'000'000;
+  StartForwarder();
+  EXPECT_FALSE(forwarder_->Stats().clock_skew_seconds.has_value());
+  Open(1);
+  Append(1, 1, 3);
+  WaitUntil([&] { return AllAcknowledged(); });
+  const auto skew = forwarder_->Stats().clock_skew_seconds;
+  ASSERT_TRUE(skew.has_value());
+  EXPECT_GE(*skew, -1000.0) << "a reply's way makes it larger, never smaller";
+  EXPECT_LT(*skew, -900.0);
+}
+
+TEST_F(ForwarderTest, ATokenFileThatIsMissingIsAnErrorAtTheStart) {
+  options_.token_file = "/nowhere/token";
+  const auto started = Forwarder::Start(*spool_, options_, [](const SourceKey&, const wire::Reply&) {});
+  EXPECT_EQ(started.status().code(), Code::kInvalidArgument);
+  EXPECT_NE(started.status().message().find("token_file: /nowhere/token"), std::string::npos);
+}
 
 TEST_F(ForwarderTest, SendsEverySourceInOrderAndEmptiesTheSpool) {
   StartForwarder();

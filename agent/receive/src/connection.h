@@ -29,8 +29,8 @@ class ConnectionHub {
   virtual void Left(const SourceKey& key, Connection* connection) = 0;
 
   struct Counters {
-    std::atomic<uint64_t> accepted{0}, refused{0}, records{0}, bytes{0}, damaged{0}, rejected{0},
-        dropped_by_trainers{0}, stalled{0}, abandoned{0}, replies{0};
+    std::atomic<uint64_t> accepted{0}, refused{0}, refused_users{0}, records{0}, bytes{0}, damaged{0},
+        rejected{0}, dropped_by_trainers{0}, stalled{0}, abandoned{0}, replies{0};
   };
   Counters counters;
 };

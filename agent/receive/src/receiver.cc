@@ -24,6 +24,7 @@ struct Receiver::Impl final : ConnectionHub {
       : spool(records), options(opts), attempts(*opts.clock, opts.seed), event(MakeEvent()) {}
 
   void AcceptLoop();
+  bool MayConnect(const PeerCredentials& peer);
   void Admit(Descriptor socket);
   void Reap(bool all);
 
@@ -33,6 +34,7 @@ struct Receiver::Impl final : ConnectionHub {
   struct Client {
     std::unique_ptr<Connection> connection;
     std::thread thread;
+    uint32_t uid = 0;
   };
 
   Spool& spool;
@@ -92,16 +94,38 @@ void Receiver::Impl::AcceptLoop() {
   }
 }
 
+bool Receiver::Impl::MayConnect(const PeerCredentials& peer) {
+  const auto& allowed = options.allowed_uids;
+  const bool known = allowed.empty() || peer.uid == 0 || peer.uid == ::geteuid() ||
+                     std::find(allowed.begin(), allowed.end(), peer.uid) != allowed.end();
+  if (peer.known && known) return true;
+  ++counters.refused_users;
+  LogWarning(kReceiveComponent, "this user's trainers are not taken, connection closed",
+             {{"uid", peer.uid}, {"pid", peer.pid}});
+  return false;
+}
+
 void Receiver::Impl::Admit(Descriptor socket) {
+  const PeerCredentials peer = CredentialsOf(socket);
+  if (!MayConnect(peer)) {
+    ++counters.refused;
+    return;
+  }
   std::lock_guard lock(mutex);
-  if (clients.size() >= options.max_connections) {
+  const auto same = [&](const Client& client) { return client.uid == peer.uid; };
+  const auto of_user = static_cast<size_t>(std::count_if(clients.begin(), clients.end(), same));
+  if (clients.size() >= options.max_connections || of_user >= options.max_connections_per_user) {
     ++counters.refused;
     LogWarning(kReceiveComponent, "too many trainers, connection closed",
-               {{"limit", options.max_connections}});
+               {{"uid", peer.uid},
+                {"of_this_user", of_user},
+                {"limit", options.max_connections},
+                {"limit_per_user", options.max_connections_per_user}});
     return;
   }
   ++counters.accepted;
   Client client;
+  client.uid = peer.uid;
   client.connection = std::make_unique<Connection>(std::move(socket), spool, attempts, *this, options);
   client.thread = std::thread([this, connection = client.connection.get()] {
     connection->Run();
@@ -173,6 +197,7 @@ ReceiverStats Receiver::Stats() const {
   }
   stats.accepted = counters.accepted;
   stats.refused = counters.refused;
+  stats.refused_users = counters.refused_users;
   stats.records = counters.records;
   stats.bytes = counters.bytes;
   stats.damaged = counters.damaged;

@@ -71,7 +71,7 @@ PeerCredentials CredentialsOf(const Descriptor& socket) {
   ucred credentials{};
   socklen_t length = sizeof credentials;
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return {};
-  return {credentials.pid, credentials.uid, credentials.gid};
+  return {true, credentials.pid, credentials.uid, credentials.gid};
 }
 
 Descriptor MakeEvent() { return Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }

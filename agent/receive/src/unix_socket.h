@@ -24,6 +24,7 @@ class Descriptor {
 };
 
 struct PeerCredentials {
+  bool known = false;  // the kernel told them
   int pid = 0;
   uint32_t uid = 0;
   uint32_t gid = 0;
@@ -33,6 +34,7 @@ struct PeerCredentials {
 Result<Descriptor> ListenUnix(const std::string& path);
 // The next connection, non-blocking; invalid when there is none (any more).
 Descriptor AcceptUnix(const Descriptor& listener);
+// Of the process that connected, at the time when it did.
 PeerCredentials CredentialsOf(const Descriptor& socket);
 
 // An eventfd: Signal wakes a poll on it until Drain.

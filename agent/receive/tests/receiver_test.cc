@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
@@ -315,6 +316,52 @@ TEST_F(ReceiverTest, TooManyTrainersAreTurnedAway) {
   Trainer three(options_.socket_path);
   EXPECT_FALSE(three.Receive().has_value());
   EXPECT_EQ(receiver_->Stats().refused, 1u);
+}
+
+TEST_F(ReceiverTest, OneUserCannotTakeAllConnections) {
+  receiver_.reset();
+  options_.max_connections_per_user = 1;
+  StartReceiver();
+  Trainer one(options_.socket_path);
+  one.Greet(0, 1);
+  Trainer two(options_.socket_path);
+  EXPECT_FALSE(two.Receive().has_value());
+  EXPECT_EQ(receiver_->Stats().refused, 1u);
+  EXPECT_TRUE(one.SendFrame(1));
+  EXPECT_TRUE(one.Receive().has_value()) << "who is there stays";
+}
+
+// Another user, let in by the socket's mode and not by the list.
+TEST_F(ReceiverTest, UsersWhoAreNotListedAreTurnedAway) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  constexpr uid_t kStranger = 65533, kFriend = 65532;
+  receiver_.reset();
+  options_.allowed_uids = {kFriend};
+  StartReceiver();
+  ASSERT_EQ(::chmod(dir_.c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(options_.socket_path.c_str(), 0666), 0);
+  // Whether the agent greets a child process of that user.
+  const auto greeted = [&](uid_t uid) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::setuid(uid) != 0) ::_exit(2);
+      Trainer trainer(options_.socket_path);
+      wire::Hello hello;
+      hello.run = "run";
+      hello.attempt = "a";
+      hello.incarnation = uid;
+      trainer.SendRecord(wire::RecordType::kHello, wire::Encode(hello));
+      ::_exit(trainer.connected() && trainer.Receive().has_value() ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  EXPECT_EQ(greeted(kFriend), 0);
+  EXPECT_EQ(greeted(kStranger), 1);
+  EXPECT_EQ(receiver_->Stats().refused_users, 1u);
+  Trainer root(options_.socket_path);
+  root.Greet(1, 2);
 }
 
 TEST_F(ReceiverTest, RefusesPathsThatCannotBe) {

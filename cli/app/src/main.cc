@@ -24,6 +24,8 @@ std::string SelfFolder() {
 
 int main(int argc, char** argv) {
   using namespace foreshock::cli;
+  // gRPC would put lines of its own to stderr, e.g. for every handshake that fails.
+  ::setenv("GRPC_VERBOSITY", "NONE", 0);
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   Context context{std::cout, std::cerr,
                   StyleFor(terminal, std::getenv("NO_COLOR"), std::getenv("TERM"), Columns()), SelfFolder()};

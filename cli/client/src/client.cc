@@ -117,7 +117,9 @@ class GrpcClient final : public Client {
 
  private:
   void Prepare(grpc::ClientContext* context, bool with_deadline) const {
-    if (!options_.token.empty()) context->AddMetadata("authorization", "Bearer " + options_.token);
+    // Create has read it once: a file that is gone since then is a call without a token.
+    const auto token = channel_->Token();
+    if (token.ok() && !token->empty()) context->AddMetadata("authorization", "Bearer " + *token);
     if (with_deadline) {
       context->set_deadline(std::chrono::system_clock::now() +
                             std::chrono::milliseconds(options_.timeout_ms));
@@ -126,6 +128,8 @@ class GrpcClient final : public Client {
 
   Status Told(const grpc::Status& status) const {
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      const Status why = channel_->Diagnose();
+      if (!why.ok() && why.code() != Code::kUnavailable) return why;
       return Status(Code::kUnavailable, "server " + options_.server + ": " + status.error_message());
     }
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
@@ -172,6 +176,8 @@ Result<std::unique_ptr<Client>> Client::Create(const ClientOptions& options) {
   FS_RETURN_IF_ERROR(CheckServerAddress(options.server));
   rpc::ChannelOptions channel_options;
   channel_options.address = options.server;
+  channel_options.token = options.token;
+  channel_options.token_file = options.token_file;
   channel_options.tls = options.tls;
   channel_options.ca_file = options.ca_file;
   channel_options.cert_file = options.cert_file;

@@ -26,5 +26,6 @@ std::unique_ptr<Command> MakeImport();
 std::unique_ptr<Command> MakeTune();
 std::unique_ptr<Command> MakeDoctor();
 std::unique_ptr<Command> MakeCatalogue();
+std::unique_ptr<Command> MakeToken();
 
 }  // namespace foreshock::cli

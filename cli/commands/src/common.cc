@@ -41,11 +41,17 @@ int Fail(Context& context, const Status& status) {
 
 void ServerArgs::Declare(ArgSink& sink) {
   sink.Option("--server", &options_.server, "the server's gRPC address, host:port", "FORESHOCK_SERVER");
-  sink.Option("--token", &options_.token, "bearer token", "FORESHOCK_TOKEN");
-  sink.Flag("--tls", &options_.tls, "talk TLS");
-  sink.Option("--ca-file", &options_.ca_file, "PEM file of the roots to trust (default: the system's)");
-  sink.Option("--cert-file", &options_.cert_file, "PEM file of this client's certificate");
-  sink.Option("--key-file", &options_.key_file, "PEM file of this client's key");
+  sink.Option("--token-file", &options_.token_file, "file whose first line is the bearer token",
+              "FORESHOCK_TOKEN_FILE");
+  sink.Option("--token", &options_.token, "bearer token; other users of this machine can see it here",
+              "FORESHOCK_TOKEN");
+  sink.Flag("--tls", &options_.tls, "talk TLS, trusting the system's roots; the next three mean TLS, too");
+  sink.Option("--tls-ca,--ca-file", &options_.ca_file,
+              "PEM file of the roots that the server's certificate leads to", "FORESHOCK_TLS_CA");
+  sink.Option("--tls-cert,--cert-file", &options_.cert_file, "PEM file of this client's certificate",
+              "FORESHOCK_TLS_CERT");
+  sink.Option("--tls-key,--key-file", &options_.key_file, "PEM file of this client's key",
+              "FORESHOCK_TLS_KEY");
   sink.Option("--timeout-ms", &timeout_ms_, "longest wait for an answer, in milliseconds");
   sink.Flag("--json", &json_, "print JSON");
 }

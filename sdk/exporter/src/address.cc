@@ -1,8 +1,11 @@
 #include "foreshock/sdk/address.h"
 
 #include <sys/un.h>
+
 #include <cstdio>
 #include <cstdlib>
+
+#include "foreshock/sdk/grpc_target.h"
 
 namespace foreshock::sdk {
 namespace {
@@ -28,7 +31,7 @@ std::string Address::ToString() const {
     case LinkKind::kFile:
       return "file:" + target;
     case LinkKind::kGrpc:
-      return "grpc://" + target;
+      return "grpc://" + target;  // grpcs:// has become an option
   }
   return "";
 }
@@ -44,15 +47,22 @@ Result<Address> ParseAddress(std::string_view text) {
     address.json_lines = EndsWith(rest, ".jsonl");
   } else if (TakePrefix(&rest, "grpc://")) {
     address.kind = LinkKind::kGrpc;
+  } else if (TakePrefix(&rest, "grpcs://")) {
+    address.kind = LinkKind::kGrpc;
+    address.tls = true;
   } else {
-    return Status(Code::kInvalidArgument,
-                  "address: '" + std::string(text) + "', must be unix:PATH, file:PATH or grpc://host:port");
+    return Status(Code::kInvalidArgument, "address: '" + std::string(text) +
+                                              "', must be unix:PATH, file:PATH, grpc://host:port or "
+                                              "grpcs://host:port");
   }
   if (rest.empty()) {
     return Status(Code::kInvalidArgument, "address: '" + std::string(text) + "', nothing follows the scheme");
   }
-  if (address.kind == LinkKind::kGrpc && rest.rfind(':') == std::string_view::npos) {
-    return Status(Code::kInvalidArgument, "address: '" + std::string(text) + "', has no port");
+  if (address.kind == LinkKind::kGrpc) {
+    FS_ASSIGN_OR_RETURN(const GrpcTarget target, ParseGrpcTarget(rest));
+    if (target.host_port.rfind(':') == std::string::npos) {
+      return Status(Code::kInvalidArgument, "address: '" + std::string(text) + "', has no port");
+    }
   }
   constexpr size_t kMaxUnixPath = sizeof(sockaddr_un{}.sun_path) - 1;
   if (address.kind == LinkKind::kUnix && rest.size() > kMaxUnixPath) {
@@ -60,6 +70,8 @@ Result<Address> ParseAddress(std::string_view text) {
                                               " bytes, at most " + std::to_string(kMaxUnixPath));
   }
   address.target = std::string(rest);
+  if (address.tls)
+    address.target += (rest.find('?') == std::string_view::npos ? "?" : "&") + std::string("tls=1");
   return address;
 }
 

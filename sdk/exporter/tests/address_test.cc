@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "foreshock/sdk/grpc_target.h"
+
 namespace foreshock::sdk {
 namespace {
 
@@ -19,6 +21,23 @@ TEST(AddressTest, Schemes) {
   EXPECT_EQ(ParseAddress("grpc://host:4317")->target, "host:4317");
   for (const char* text : {"unix:/a", "file:b.jsonl", "grpc://h:1"})
     EXPECT_EQ(ParseAddress(text)->ToString(), text);
+}
+
+TEST(AddressTest, GrpcTakesOptions) {
+  const auto address = ParseAddress("grpc://host:4317?tls_ca=/etc/ca.pem&token_file=/etc/token");
+  ASSERT_TRUE(address.ok()) << address.status().ToString();
+  const auto target = ParseGrpcTarget(address->target);
+  ASSERT_TRUE(target.ok());
+  EXPECT_EQ(target->host_port, "host:4317");
+  EXPECT_EQ(target->ca_file, "/etc/ca.pem");
+  EXPECT_EQ(target->token_file, "/etc/token");
+  EXPECT_FALSE(target->tls);
+  EXPECT_TRUE(ParseGrpcTarget(ParseAddress("grpcs://host:1")->target)->tls);
+  EXPECT_TRUE(ParseGrpcTarget(ParseAddress("grpcs://host:1?tls_key=k")->target)->tls);
+  EXPECT_EQ(ParseAddress("grpc://host:1?tls_cs=x").status().message(),
+            "address: 'tls_cs': no such option; known are tls, tls_ca, tls_cert, tls_key and token_file");
+  EXPECT_FALSE(ParseAddress("grpc://host:1?tls=yes").ok());
+  EXPECT_FALSE(ParseAddress("grpc://host?tls_ca=/a:b").ok()) << "no port";
 }
 
 TEST(AddressTest, WhatCannotBeAnAddress) {

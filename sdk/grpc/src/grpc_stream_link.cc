@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <cstdlib>
+#include "foreshock/sdk/grpc_target.h"
 
 namespace foreshock::sdk {
 
@@ -69,15 +69,20 @@ bool GrpcStreamLink::NextRecord(Record* record) {
 }
 
 void GrpcStreamLink::Write() {
+  auto target = ParseGrpcTarget(target_);
+  if (!target.ok()) return End(target.status());
+  FillFromEnvironment(&*target);
   rpc::ChannelOptions options;
-  options.address = target_;
+  options.address = target->host_port;
   options.token = token_;
-  if (const char* ca = std::getenv("FORESHOCK_CA_FILE"); ca != nullptr && *ca != '\0') {
-    options.tls = true;
-    options.ca_file = ca;
-  }
+  options.token_file = target->token_file;
+  options.ca_file = target->ca_file;
+  options.cert_file = target->cert_file;
+  options.key_file = target->key_file;
+  options.tls = target->tls;
   auto channel = rpc::Channel::Create(options);
-  if (!channel.ok()) return End(channel.status());
+  // Files of certificates and tokens may come later: tried again, unlike what a server refuses for good.
+  if (!channel.ok()) return End(Status(Code::kUnavailable, channel.status().message()));
   auto opened = rpc::OpenIngestStream(*channel, kConnectTimeout);
   if (!opened.ok()) return End(opened.status());
   rpc::IngestStream* stream = opened->get();

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,10 +31,11 @@
 namespace foreshock::agent {
 
 struct ForwarderOptions {
-  std::string address;  // host:port
-  std::string token;    // bearer token; empty: none
-  bool tls = false;
-  std::string ca_file;              // TLS roots; empty: the system's
+  std::string address;     // host:port
+  std::string token;       // bearer token; empty: none
+  std::string token_file;  // its first line is the token, read anew for each stream; wins over `token`
+  bool tls = false;        // one of the three files means TLS, too
+  std::string ca_file;     // TLS roots; empty: the system's
   std::string cert_file, key_file;  // of the agent, for mTLS; empty: none
   size_t max_message_bytes = size_t{16} << 20;
   int64_t connect_timeout_ms = 2000;  // until there is a connection
@@ -67,6 +69,9 @@ struct ForwarderStats {
   uint64_t errors = 0;         // errors in replies
   uint64_t undeliverable = 0;  // records longer than the server takes, left out, declared lost and given up
   uint64_t refusals = 0;       // Hellos refused since the start
+  // This node's clock minus the server's, by the server's replies: the least seen in the last ten minutes or
+  // so, which the way of a reply makes a little too large. Nothing before the first reply.
+  std::optional<double> clock_skew_seconds;
   std::vector<RefusedSource> refused;  // that are refused now
   std::string last_error;              // of the last failure or error, empty when there was none
 };
@@ -76,8 +81,8 @@ class Forwarder {
   // Called for every reply with actions, sampling or an error; from several threads, must return soon.
   using Downlink = std::function<void(const SourceKey&, const wire::Reply&)>;
 
-  // Starts; a server that is away is no failure. kInvalidArgument for an address or TLS files that make no
-  // sense. The spool must outlive it.
+  // Starts; a server that is away is no failure. kInvalidArgument for an address, a token or TLS files that
+  // make no sense. The spool must outlive it.
   static Result<std::unique_ptr<Forwarder>> Start(Spool& spool, const ForwarderOptions& options,
                                                   Downlink downlink);
   ~Forwarder();  // stops

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "foreshock/agent/spool.h"
 #include "foreshock/base/clock.h"
@@ -24,8 +25,12 @@
 namespace foreshock::agent {
 
 struct ReceiverOptions {
-  std::string socket_path;                     // at most 107 bytes; a stale socket there is replaced
-  size_t max_connections = 1024;               // more are closed at once
+  std::string socket_path;                // at most 107 bytes; a stale socket there is replaced
+  size_t max_connections = 1024;          // more are closed at once
+  size_t max_connections_per_user = 512;  // likewise, of one user id: nobody takes them all
+  // User ids whose trainers are taken, by the kernel's word on the other end; root and this process's own
+  // always are. Empty: whomever the socket's mode (0660) and group let in.
+  std::vector<uint32_t> allowed_uids;
   size_t max_record_bytes = size_t{16} << 20;  // of one record; also told to the trainer
   size_t batch_bytes =
       size_t{1} << 20;         // records gathered for one append; memory per connection is about twice this
@@ -38,8 +43,9 @@ struct ReceiverOptions {
 struct ReceiverStats {
   uint64_t connections = 0;  // open now
   uint64_t accepted = 0;
-  uint64_t refused = 0;  // connections closed at once, or after a bad Hello
-  uint64_t records = 0;  // spooled and acknowledged, repetitions included
+  uint64_t refused = 0;        // connections closed at once, or after a bad Hello
+  uint64_t refused_users = 0;  // of them, because of who they are
+  uint64_t records = 0;        // spooled and acknowledged, repetitions included
   uint64_t bytes = 0;
   uint64_t damaged = 0;   // connections closed because of damage
   uint64_t rejected = 0;  // records that can never be taken (no seq, too long); answered with an error

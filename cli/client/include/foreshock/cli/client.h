@@ -1,7 +1,8 @@
 // The server as the command line sees it: one call a question. gRPC stays behind client.cc.
 //
 // Every call takes at most Options::timeout_ms (Watch and Report: none) and answers kUnavailable when the
-// server cannot be reached; the message then names the address. Not thread-safe.
+// server cannot be reached; the message then names the address. Where certificates are the reason, it is
+// kPermissionDenied or kFailedPrecondition, and the message says what to do. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -17,6 +18,7 @@ namespace foreshock::cli {
 struct ClientOptions {
   std::string server = "127.0.0.1:7071";  // host:port
   std::string token;                      // bearer token; empty: none
+  std::string token_file;                 // its first line is the token; wins over `token`
   std::string ca_file;                    // TLS roots; empty: the system's
   std::string cert_file, key_file;        // mTLS; empty: none
   bool tls = false;

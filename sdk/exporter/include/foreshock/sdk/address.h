@@ -15,13 +15,15 @@ enum class LinkKind : uint8_t { kNone, kUnix, kFile, kGrpc };
 
 struct Address {
   LinkKind kind = LinkKind::kNone;
-  std::string target;       // a path, or host:port
+  std::string target;       // a path, or host:port and options (grpc_target.h)
+  bool tls = false;         // grpcs://, which is grpc:// with the option tls=1
   bool json_lines = false;  // kFile with a path ending in .jsonl
 
   std::string ToString() const;
 };
 
-// "" is kNone. kInvalidArgument for an unknown scheme, an empty target, or a unix path that does not fit.
+// "" is kNone. kInvalidArgument for an unknown scheme, an empty target, a unix path that does not fit, or an
+// unknown option of grpc://.
 Result<Address> ParseAddress(std::string_view text);
 
 // Value of an environment variable, "" when unset.
