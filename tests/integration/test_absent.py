@@ -29,7 +29,7 @@ class Absent(harness.Case):
 
     def test_no_agent(self):
         path = self.folder / "nobody.sock"
-        self.complaint(f"unix:{path}", str(path))
+        self.complaint(f"unix:{path}", str(path), "start foreshock-agent")
 
     def test_no_server_behind_grpc(self):
         port = harness.free_port()

@@ -66,6 +66,10 @@ class FirstHour(harness.Case):
         for said in (server, up, agent):
             for word in (str(private), "denied", f"uid {uid}", "name another place"):
                 self.assertIn(word, said)
+        trainer = self.trainer("--foreshock", f"unix:{private}/agent.sock", "--run", "r", "--steps", 2, "--quiet", prefix=prefix)
+        self.assertEqual(trainer.wait(), 0, "no permission stops no training")
+        for word in (f"uid {uid}", "group of the socket"):
+            self.assertIn(word, trainer.err())
 
     def test_a_wrong_address(self):
         nobody = f"127.0.0.1:{harness.free_port()}"

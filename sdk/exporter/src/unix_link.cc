@@ -19,6 +19,20 @@ namespace {
 constexpr size_t kMaxBuffered = 1u << 20;  // bytes handed over but not yet taken by the kernel
 constexpr size_t kMaxReply = 4u << 20;
 
+// What a person can do about a connect() that failed.
+std::string ToDo(int error) {
+  switch (error) {
+    case ENOENT:
+    case ECONNREFUSED:
+      return "; no agent listens there: start foreshock-agent, or foreshock up";
+    case EACCES:
+      return "; this process runs as uid " + std::to_string(geteuid()) +
+             ": put it into the group of the socket (ls -l), or name another agent's";
+    default:
+      return "";
+  }
+}
+
 class UnixLink final : public Link {
  public:
   explicit UnixLink(std::string path) : path_(std::move(path)) {}
@@ -35,9 +49,10 @@ class UnixLink final : public Link {
     address.sun_family = AF_UNIX;
     std::memcpy(address.sun_path, path_.c_str(), std::min(path_.size(), sizeof address.sun_path - 1));
     if (connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      const int error = errno;
       const Status failure = Failure("connect");
       Stop();
-      return failure;
+      return Status(failure.code(), failure.message() + ToDo(error));
     }
     parser_ = wire::RecordParser(kMaxReply);
     buffer_.clear();
