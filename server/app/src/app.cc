@@ -1,6 +1,8 @@
 #include "foreshock/server/app/app.h"
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <mutex>
 
 #include "answers.h"
@@ -18,6 +20,13 @@ Status CheckSeconds(const char* field, double value) {
   if (value >= 0 && value <= 86'400) return OkStatus();
   return Status(Code::kInvalidArgument,
                 std::string(field) + ": " + std::to_string(value) + ", must be 0 to 86400 seconds");
+}
+
+bool IsWithin(const std::string& folder, const std::string& other) {
+  std::error_code ignored;
+  const auto inner = std::filesystem::weakly_canonical(folder, ignored);
+  const auto outer = std::filesystem::weakly_canonical(other, ignored);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
 class AppImpl final : public App {
@@ -48,6 +57,10 @@ class AppImpl final : public App {
       return Status(Code::kInvalidArgument, "keep_bytes: " + std::to_string(options_.keep_bytes) +
                                                 ", must be 0 (no limit) or at least " +
                                                 std::to_string(kLeastKeepBytes));
+    }
+    if (!options_.backup_folder.empty() && IsWithin(options_.backup_folder, options_.data_folder)) {
+      return Status(Code::kInvalidArgument, "backup_folder: " + options_.backup_folder +
+                                                ", must lie outside data_folder " + options_.data_folder);
     }
     const auto mode = control::ParseRuleActionMode(options_.rule_actions);
     if (!mode.ok()) return mode.status().Annotate("rule_actions");

@@ -89,6 +89,7 @@ std::vector<Counter> All(const History& history) {
   counters.push_back({"runs_deleted_by_size", "runs deleted because of keep_bytes", kept.deleted_by_size});
   counters.push_back(
       {"history_over_size", "1: larger than keep_bytes, and no run may be deleted", kept.over_size, true});
+  counters.push_back({"clock_jumps", "jumps of the wall clock by more than a minute", kept.clock_jumps});
   counters.push_back({"backups", "backups written", kept.backups});
   counters.push_back({"upkeep_failures", "deletions and backups that failed", kept.failures});
   if (history.notifier != nullptr) {

@@ -262,11 +262,13 @@ Status Database::Flush() {
   return FromRocks(db_->Flush(rocksdb::FlushOptions()), "flush");
 }
 
-Status Database::Compact(std::string_view begin, std::string_view end) {
+Status Database::Compact(std::string_view begin, std::string_view end, bool all) {
   std::shared_lock lock(db_mutex_);
   if (db_ == nullptr) return health();
   const rocksdb::Slice from = ToSlice(begin), to = ToSlice(end);
-  return FromRocks(db_->CompactRange(rocksdb::CompactRangeOptions(), &from, &to), "compact");
+  rocksdb::CompactRangeOptions options;
+  if (all) options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
+  return FromRocks(db_->CompactRange(options, &from, &to), "compact");
 }
 
 uint64_t Database::FileBytesOf(std::string_view begin, std::string_view end) const {
@@ -311,11 +313,14 @@ uint64_t Database::wal_bytes() const {
   return bytes;
 }
 
-uint64_t Database::file_bytes() const {
+uint64_t Database::file_bytes() const { return IntProperty(rocksdb::DB::Properties::kTotalSstFilesSize); }
+uint64_t Database::live_file_bytes() const { return IntProperty(rocksdb::DB::Properties::kLiveSstFilesSize); }
+
+uint64_t Database::IntProperty(const std::string& name) const {
   std::shared_lock lock(db_mutex_);
-  uint64_t bytes = 0;
-  if (db_ != nullptr) db_->GetIntProperty(rocksdb::DB::Properties::kTotalSstFilesSize, &bytes);
-  return bytes;
+  uint64_t value = 0;
+  if (db_ != nullptr) db_->GetIntProperty(name, &value);
+  return value;
 }
 
 }  // namespace foreshock::store

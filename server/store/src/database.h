@@ -85,8 +85,9 @@ class Database {
   Status WriteUnlogged(Batch& batch);
   // Makes all that was written durable in table files; the log is freed.
   Status Flush();
-  // Gives back the space of deleted ranges.
-  Status Compact(std::string_view begin, std::string_view end);
+  // Gives back the space of what is deleted in a range. Files of the last level are rewritten only where `all` says so:
+  // they hold what a reader still looked at when they were written.
+  Status Compact(std::string_view begin, std::string_view end, bool all = false);
   // Bytes of table files that hold keys of the range, about; what is deleted and not given back yet counts.
   uint64_t FileBytesOf(std::string_view begin, std::string_view end) const;
   // A copy of all that was written, in a new folder; its bytes.
@@ -95,6 +96,8 @@ class Database {
   Status health() const;
   uint64_t wal_bytes() const;
   uint64_t file_bytes() const;
+  uint64_t live_file_bytes() const;  // without those that only wait for a reader to end
+  uint64_t IntProperty(const std::string& name) const;
   uint64_t synced_writes() const { return synced_writes_; }
 
  private:

@@ -15,6 +15,8 @@ namespace {
 constexpr Table kLargeTables[] = {Table::kFrame, Table::kChunk, Table::kKept, Table::kEvent,
                                   Table::kQuarantine};
 
+// What may be left of a deleted run: a block that it shares with a neighbour.
+constexpr uint64_t kFreedBytes = 64 << 10;
 constexpr size_t kMaxBytesAtOnce = 24u << 20;  // of frames read for one group
 constexpr uint32_t kRowsWhenQuiet = 16;        // tails of fewer steps stay open
 
@@ -172,21 +174,32 @@ Status StoreImpl::DropSealed() {
   return db_->Compact(frames, PrefixEnd(frames));
 }
 
+// Bytes of files that hold entries of runs, from one to another (not included).
+uint64_t StoreImpl::LargeBytesOf(uint32_t from, uint32_t to) const {
+  uint64_t bytes = 0;
+  for (const Table table : kLargeTables)
+    bytes += db_->FileBytesOf(TableRunPrefix(table, from), TableRunPrefix(table, to));
+  return bytes;
+}
+
 // Runs that were deleted and whose space was not back when the server ended.
 void StoreImpl::FindDeleted() {
-  for (uint32_t run = 1; run < registry_.next_run; ++run) {
-    if (registry_.runs.contains(run)) continue;
-    uint64_t bytes = 0;
-    for (const Table table : kLargeTables) {
-      const std::string prefix = TableRunPrefix(table, run);
-      bytes += db_->FileBytesOf(prefix, PrefixEnd(prefix));
+  uint32_t from = 1;
+  const auto look_until = [&](uint32_t to) {
+    if (from < to && LargeBytesOf(from, to) > kFreedBytes) {
+      for (uint32_t run = from; run < to; ++run) {
+        if (LargeBytesOf(run, run + 1) > kFreedBytes) deleted_.push_back(run);
+      }
     }
-    if (bytes > 0) deleted_.push_back(run);
-  }
+    from = to + 1;
+  };
+  for (const auto& [number, run] : registry_.runs) look_until(number);
+  look_until(registry_.next_run);
   deleted_count_ = deleted_.size();
 }
 
-// Gives back the space of deleted runs.
+// Gives back the space of deleted runs. Where a reader still looks at a time before the deletion, or writing
+// fails, the next tick tries again.
 Status StoreImpl::DropDeleted() {
   std::vector<uint32_t> runs;
   {
@@ -196,10 +209,11 @@ Status StoreImpl::DropDeleted() {
   for (const uint32_t run : runs) {
     for (const Table table : kLargeTables) {
       const std::string prefix = TableRunPrefix(table, run);
-      FS_RETURN_IF_ERROR(db_->Compact(prefix, PrefixEnd(prefix)));
+      FS_RETURN_IF_ERROR(db_->Compact(prefix, PrefixEnd(prefix), true));
     }
+    if (LargeBytesOf(run, run + 1) > kFreedBytes) continue;
     std::lock_guard write(write_mutex_);
-    std::erase(deleted_, run);  // where it failed, the next tick tries again
+    std::erase(deleted_, run);
     deleted_count_ = deleted_.size();
   }
   return OkStatus();

@@ -144,13 +144,15 @@ Origin StoreImpl::OriginOf(const SourceId& id) const {
   return origin;
 }
 
-Status StoreImpl::DeleteRun(const std::string& run) {
+Status StoreImpl::DeleteRun(const std::string& run, const std::function<bool(const RunInfo&)>& only_if) {
   std::lock_guard write(write_mutex_);
   uint32_t number = 0;
   {
     std::shared_lock lock(registry_mutex_);
     FS_ASSIGN_OR_RETURN(const RunEntry* entry, registry_.Run(run));
     number = entry->number;
+    if (only_if && !only_if(ToInfo(*entry)))
+      return Status(Code::kFailedPrecondition, "run: " + run + " is not what it was");
   }
   Batch batch;
   const auto drop = [&](const std::string& prefix) { batch.DeleteRange(prefix, PrefixEnd(prefix)); };
@@ -233,6 +235,7 @@ Store::Stats StoreImpl::stats() const {
   Stats stats;
   stats.wal_bytes = db_->wal_bytes();
   stats.disk_bytes = stats.wal_bytes + db_->file_bytes();
+  stats.history_bytes = stats.wal_bytes + db_->live_file_bytes();
   stats.synced_writes = db_->synced_writes();
   stats.records = records_;
   stats.sealed_frames = sealed_frames_;

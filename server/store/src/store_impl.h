@@ -32,7 +32,7 @@ class StoreImpl final : public Store {
   Result<std::vector<AppendOutcome>> AppendRecords(std::span<const Append> records) override;
   Status PutMergedFrames(std::span<const Merged> frames) override;
   uint64_t Stamp() const override { return stamp_; }
-  Status DeleteRun(const std::string& run) override;
+  Status DeleteRun(const std::string& run, const std::function<bool(const RunInfo&)>& only_if) override;
 
   std::vector<RunInfo> ListRuns() const override;
   size_t CountRuns() const override;
@@ -93,6 +93,7 @@ class StoreImpl final : public Store {
   void SealFull(const FramesOf& source);
   std::vector<FramesOf> AllSources() const;
   Status DropSealed();
+  uint64_t LargeBytesOf(uint32_t from, uint32_t to) const;
   void FindDeleted();
   Status DropDeleted();
   void LookAtAll();

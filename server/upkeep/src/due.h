@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "foreshock/server/store/types.h"
@@ -16,16 +15,26 @@ struct KeepRules {
   int64_t silent_after_ns = 0;
 };
 
-// Whether a run may go at all: not going on, quiet for long enough, and without the label `keep`.
-bool MayGo(const store::RunInfo& run, const KeepRules& rules, int64_t now_unix_ns,
-           const store::Listening& listening);
+struct Now {
+  int64_t unix_ns = 0;
+  store::Listening listening;
+};
 
-// Those whose time is over.
-std::vector<std::string> TooOld(const std::vector<store::RunInfo>& runs, const KeepRules& rules,
-                                int64_t now_unix_ns, const store::Listening& listening);
+// Whether one of the run's attempts is going on (store::StateOf).
+bool IsGoingOn(const store::RunInfo& run, int64_t silent_after_ns, const Now& now);
+
+// Whether a run may go by itself: not going on, quiet for long enough, and without the label `keep`.
+bool MayGo(const store::RunInfo& run, const KeepRules& rules, const Now& now);
+
+// Those whose time is over. A run that was heard when the clock showed nonsense (before 2020) has no age.
+std::vector<store::RunInfo> TooOld(const std::vector<store::RunInfo>& runs, const KeepRules& rules,
+                                   const Now& now);
 
 // Of those that may go the one that was heard last the longest ago.
-std::optional<std::string> Quietest(const std::vector<store::RunInfo>& runs, const KeepRules& rules,
-                                    int64_t now_unix_ns, const store::Listening& listening);
+std::optional<store::RunInfo> Quietest(const std::vector<store::RunInfo>& runs, const KeepRules& rules,
+                                       const Now& now);
+
+// Whether nothing of the run came between the two: it is the same run, not a later one of that name.
+bool SameAs(const store::RunInfo& before, const store::RunInfo& after);
 
 }  // namespace foreshock::upkeep

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "due.h"
 #include "foreshock/tests/history.h"
 
 namespace foreshock::upkeep {
@@ -37,6 +38,23 @@ class UpkeepTest : public testing::Test {
     std::sort(names.begin(), names.end());
     return names;
   }
+  // A run whose frames do not fit beside others' in one block.
+  void WriteLarge(const std::string& run) {
+    const auto source = history_.Hello(run);
+    std::vector<float> noise(2000);
+    for (int64_t step = 0; step < 200; ++step) {
+      for (size_t i = 0; i < noise.size(); ++i)
+        noise[i] = static_cast<float>((step * 7919 + static_cast<int64_t>(i) * 104729) % 65521) / 7;
+      history_.Put(source, tests::Step(step, {tests::Heads(kLogitMax, 0, noise)}));
+    }
+    history_.Goodbye(source, 200);
+  }
+  // As after a day of service.
+  std::unique_ptr<Upkeep> StartTrusted() {
+    auto upkeep = Upkeep::Start(options_);
+    history_.clock().Advance(std::chrono::nanoseconds(static_cast<int64_t>(options_.quiet_seconds * 1e9)));
+    return upkeep;
+  }
   using Names = std::vector<std::string>;
 
   History history_;
@@ -48,10 +66,10 @@ TEST_F(UpkeepTest, ByAgeGoesWhatIsOldAndOverAndNotKept) {
   Write("kept", true, "keep");
   history_.clock().Advance(std::chrono::nanoseconds(9 * kDayNs));
   Write("new", true);
-  options_.keep_days = 10;
-  const auto upkeep = Upkeep::Start(options_);
+  options_.keep_days = 11;
+  const auto upkeep = StartTrusted();
   upkeep->Sweep();
-  EXPECT_EQ(Runs(), (Names{"kept", "new", "old"})) << "nine days are not ten";
+  EXPECT_EQ(Runs(), (Names{"kept", "new", "old"})) << "ten days are not eleven";
   history_.clock().Advance(std::chrono::nanoseconds(kDayNs + kHourNs));
   upkeep->Sweep();
   EXPECT_EQ(Runs(), (Names{"kept", "new"}));
@@ -75,21 +93,99 @@ TEST_F(UpkeepTest, ARunThatIsHeardIsNeverTooOld) {
 TEST_F(UpkeepTest, WhatWasHeardWithinTheQuietTimeStays) {
   Write("yesterday", true);
   options_.keep_days = 0.001;
+  const auto upkeep = StartTrusted();
+  Write("today", true);
+  history_.clock().Advance(std::chrono::nanoseconds(23 * kHourNs));
+  upkeep->Sweep();
+  EXPECT_EQ(Runs(), Names{"today"});
+}
+
+TEST_F(UpkeepTest, NothingGoesOnTheFirstDayOfService) {
+  Write("old", true);
+  history_.clock().Advance(std::chrono::nanoseconds(100 * kDayNs));
+  options_.keep_days = 1;
+  options_.keep_bytes = 1;
   const auto upkeep = Upkeep::Start(options_);
   history_.clock().Advance(std::chrono::nanoseconds(23 * kHourNs));
   upkeep->Sweep();
-  EXPECT_EQ(Runs(), Names{"yesterday"});
+  EXPECT_EQ(Runs(), Names{"old"}) << "an agent may still hold the rest of it";
+  history_.clock().Advance(std::chrono::nanoseconds(kHourNs));
+  upkeep->Sweep();
+  EXPECT_EQ(Runs(), Names{});
+}
+
+TEST_F(UpkeepTest, AClockThatJumpsDeletesNothing) {
+  options_.keep_days = 30;
+  const auto upkeep = StartTrusted();
+  upkeep->Sweep();
+  Write("going on", false);
+  Write("over", true);
+  history_.clock().JumpWall(std::chrono::nanoseconds(3650 * kDayNs));
+  upkeep->Sweep();
+  history_.clock().Advance(std::chrono::nanoseconds(23 * kHourNs));
+  upkeep->Sweep();
+  EXPECT_EQ(Runs(), (Names{"going on", "over"}));
+  EXPECT_EQ(upkeep->counters().clock_jumps, 1u);
+  history_.clock().JumpWall(std::chrono::nanoseconds(-3650 * kDayNs));
+  upkeep->Sweep();
+  history_.clock().Advance(std::chrono::nanoseconds(25 * kHourNs));
+  upkeep->Sweep();
+  EXPECT_EQ(Runs(), (Names{"going on", "over"})) << "two days old, the clock is right again";
+  EXPECT_EQ(upkeep->counters().clock_jumps, 2u);
+}
+
+TEST_F(UpkeepTest, WhatCameWhenTheClockShowed1970HasNoAge) {
+  const int64_t back = history_.clock().WallNanos();
+  history_.clock().JumpWall(std::chrono::nanoseconds(-back));
+  Write("then", true);
+  history_.clock().JumpWall(std::chrono::nanoseconds(back));
+  options_.keep_days = 30;
+  const auto upkeep = StartTrusted();
+  upkeep->Sweep();
+  EXPECT_EQ(Runs(), Names{"then"});
+}
+
+// A reader that looks at a time before the deletion holds the bytes.
+TEST_F(UpkeepTest, SpaceThatAReaderHoldsIsNotBack) {
+  WriteLarge("large");
+  ASSERT_TRUE(history_.store().Settle().ok());
+  store::FrameQuery query;
+  query.run = "large";
+  ASSERT_TRUE(history_.store()
+                  .ReadFrames(query,
+                              [&](const store::StoredFrame&) {
+                                EXPECT_TRUE(history_.store().DeleteRun("large").ok());
+                                EXPECT_TRUE(history_.store().Settle().ok());
+                                EXPECT_EQ(history_.store().stats().runs_being_freed, 1u);
+                                return false;
+                              })
+                  .ok());
+  ASSERT_TRUE(history_.store().Settle().ok());
+  EXPECT_EQ(history_.store().stats().runs_being_freed, 0u);
+}
+
+TEST_F(UpkeepTest, ARunThatCameBackMeanwhileStays) {
+  Write("run", true);
+  const auto seen = *history_.store().GetRun("run");
+  history_.clock().Advance(std::chrono::seconds(1));
+  history_.Hello(tests::SmallHello("run", "2"));
+  const auto same = [&](const store::RunInfo& now) { return SameAs(seen, now); };
+  EXPECT_EQ(history_.store().DeleteRun("run", same).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(Runs(), Names{"run"});
+  ASSERT_TRUE(history_.store().DeleteRun("run").ok());
+  Write("run", true);
+  EXPECT_FALSE(SameAs(seen, *history_.store().GetRun("run"))) << "another run of that name";
 }
 
 TEST_F(UpkeepTest, BySizeTheQuietestGoesAndTheNextOnlyWhenItsSpaceIsBack) {
   for (const char* run : {"first", "second", "third"}) {
-    Write(run, true);
+    WriteLarge(run);
     history_.clock().Advance(std::chrono::nanoseconds(kHourNs));
   }
   history_.clock().Advance(std::chrono::nanoseconds(2 * kDayNs));
   ASSERT_TRUE(history_.store().Settle().ok());
   options_.keep_bytes = 1;  // never small enough
-  const auto upkeep = Upkeep::Start(options_);
+  const auto upkeep = StartTrusted();
   upkeep->Sweep();
   EXPECT_EQ(Runs(), (Names{"second", "third"}));
   EXPECT_EQ(history_.store().stats().runs_being_freed, 1u);
@@ -109,7 +205,7 @@ TEST_F(UpkeepTest, BySizeTheQuietestGoesAndTheNextOnlyWhenItsSpaceIsBack) {
 }
 
 TEST_F(UpkeepTest, ASpaceThatWasNotBackWhenTheServerEndedIsRemembered) {
-  Write("gone", true);
+  WriteLarge("gone");
   Write("stays", true);
   ASSERT_TRUE(history_.store().Settle().ok());
   ASSERT_TRUE(history_.store().DeleteRun("gone").ok());
@@ -179,7 +275,7 @@ TEST_F(UpkeepTest, BackupsThatCannotBeAreRefused) {
   EXPECT_NE(none.status().message().find("backup_folder"), std::string::npos);
   options_.backup_folder = history_.folder();
   const auto upkeep = Upkeep::Start(options_);
-  for (const char* name : {"", ".", "..", ".hidden", "a/b", "../x", "a b", "\xff"}) {
+  for (const char* name : {"", ".", "..", ".hidden", "a/b", "../x", "a b", "one.tmp", "\xff"}) {
     const auto refused = upkeep->Backup(name, "test");
     EXPECT_EQ(refused.status().code(), Code::kInvalidArgument) << name;
     EXPECT_NE(refused.status().message().find("name: "), std::string::npos);
@@ -197,6 +293,7 @@ TEST_F(UpkeepTest, SweepsByItself) {
   Write("old", true);
   history_.clock().Advance(std::chrono::nanoseconds(3 * kDayNs));
   options_.keep_days = 2;
+  options_.quiet_seconds = 0;
   options_.tick = std::chrono::milliseconds(1);
   const auto upkeep = Upkeep::Start(options_);
   while (history_.store().CountRuns() > 0) std::this_thread::yield();

@@ -124,8 +124,10 @@ class Store {
   // Counts the writes of records.
   virtual uint64_t Stamp() const = 0;
   // Everything of a run: frames, events, its key-value entries. Its space is given back soon after, in the
-  // background. kNotFound when there is none.
-  virtual Status DeleteRun(const std::string& run) = 0;
+  // background. kNotFound when there is none, kFailedPrecondition when `only_if` is given and says no to what
+  // the run is at that moment (no record of it can come in between).
+  virtual Status DeleteRun(const std::string& run,
+                           const std::function<bool(const RunInfo&)>& only_if = nullptr) = 0;
 
   // --- the registry (from memory)
 
@@ -183,8 +185,9 @@ class Store {
   virtual Status health() const = 0;
 
   struct Stats {
-    uint64_t wal_bytes = 0;   // of the write-ahead logs on disk
-    uint64_t disk_bytes = 0;  // of all files
+    uint64_t wal_bytes = 0;      // of the write-ahead logs on disk
+    uint64_t disk_bytes = 0;     // of all files
+    uint64_t history_bytes = 0;  // the same without files that only wait for a reader to end
     uint64_t synced_writes = 0;
     uint64_t records = 0;           // appended since Open
     uint64_t sealed_frames = 0;     // since Open
