@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <thread>
 
@@ -30,7 +31,7 @@ struct SpawnSettings {
 
 }  // namespace
 
-Status RunProgram(const std::vector<std::string>& argv, const std::string& output,
+Status RunProgram(const std::string& name, const std::vector<std::string>& argv, const std::string& output,
                   std::chrono::milliseconds timeout) {
   SpawnSettings settings;
   posix_spawn_file_actions_addopen(&settings.files, 0, "/dev/null", O_RDONLY, 0);
@@ -44,23 +45,26 @@ Status RunProgram(const std::vector<std::string>& argv, const std::string& outpu
   pid_t pid = 0;
   const int error =
       posix_spawnp(&pid, words[0], &settings.files, &settings.attributes, words.data(), environ);
-  if (error != 0) return Status(Code::kUnavailable, argv[0] + ": " + std::strerror(error));
+  if (error != 0) return Status(Code::kUnavailable, name + ": " + std::strerror(error));
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   int status = 0;
-  while (waitpid(pid, &status, WNOHANG) != pid) {
+  for (;;) {
+    const pid_t ended = waitpid(pid, &status, WNOHANG);
+    if (ended == pid) break;
+    if (ended < 0)
+      return Status(Code::kUnavailable, name + ": cannot be waited for: " + std::strerror(errno));
     if (std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(kPoll);
       continue;
     }
     kill(-pid, SIGKILL);
     waitpid(pid, &status, 0);
-    return Status(Code::kUnavailable,
-                  argv[0] + ": not done within " + std::to_string(timeout.count()) + " ms");
+    return Status(Code::kUnavailable, name + ": not done within " + std::to_string(timeout.count()) + " ms");
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return OkStatus();
   return Status(Code::kUnavailable,
-                argv[0] + (WIFEXITED(status) ? ": ended with status " + std::to_string(WEXITSTATUS(status))
-                                             : ": ended by signal " + std::to_string(WTERMSIG(status))));
+                name + (WIFEXITED(status) ? ": ended with status " + std::to_string(WEXITSTATUS(status))
+                                          : ": ended by signal " + std::to_string(WTERMSIG(status))));
 }
 
 }  // namespace foreshock::cli

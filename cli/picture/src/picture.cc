@@ -15,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr uid_t kNobody = 65534;
 constexpr int kLeastHeight = 400;
 constexpr int kMostHeight = 16'000;  // beyond it Chromium's own limit of a picture's side is near
 
@@ -24,7 +25,9 @@ class WorkFolder {
   WorkFolder() {
     std::error_code error;
     std::string name = (fs::temp_directory_path(error) / "foreshock-picture-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
+    if (mkdtemp(name.data()) == nullptr) return;
+    path_ = name;
+    if (geteuid() == 0 && chown(name.c_str(), kNobody, kNobody) != 0) path_.clear();
   }
   ~WorkFolder() {
     std::error_code ignored;
@@ -61,11 +64,16 @@ std::vector<std::string> BrowserWords(const std::string& browser, const fs::path
                                     "--hide-scrollbars",
                                     "--no-first-run",
                                     "--disable-background-networking",
+                                    "--host-resolver-rules=MAP * ~NOTFOUND",  // a page loads nothing
                                     "--virtual-time-budget=10000",
                                     "--user-data-dir=" + (work / "profile").string(),
                                     "--window-size=" + std::to_string(width) + "," + std::to_string(height)};
-  // Chromium's sandbox refuses root; the page is the report's own and loads nothing.
-  if (geteuid() == 0) words.push_back("--no-sandbox");
+  if (geteuid() != 0) return words;
+  // Chromium's sandbox refuses root, and a page may come from a server that is not ours: it is drawn by
+  // nobody.
+  words.push_back("--no-sandbox");
+  const std::string nobody = std::to_string(kNobody);
+  words.insert(words.begin(), {"setpriv", "--reuid=" + nobody, "--regid=" + nobody, "--clear-groups", "--"});
   return words;
 }
 
@@ -104,10 +112,10 @@ Status DrawPage(const std::string& browser, const std::string& html, const std::
   const std::string address = "file://" + page.string();
   auto measure = BrowserWords(browser, work.path(), options.width_pixels, 1000);
   measure.insert(measure.end(), {"--dump-dom", address});
-  FS_RETURN_IF_ERROR(RunProgram(measure, dom.string(), options.timeout));
+  FS_RETURN_IF_ERROR(RunProgram(browser, measure, dom.string(), options.timeout));
   auto draw = BrowserWords(browser, work.path(), options.width_pixels, HeightOf(ReadAll(dom)));
   draw.insert(draw.end(), {"--screenshot=" + picture.string(), address});
-  FS_RETURN_IF_ERROR(RunProgram(draw, dom.string(), options.timeout));
+  FS_RETURN_IF_ERROR(RunProgram(browser, draw, dom.string(), options.timeout));
   if (!IsPng(picture)) return Status(Code::kUnavailable, "--png: " + browser + " drew no picture");
   std::error_code error;
   const fs::path part = png_path + ".part";

@@ -18,6 +18,7 @@ class PictureTest : public testing::Test {
     std::string name = testing::TempDir() + "picture-XXXXXX";
     ASSERT_NE(mkdtemp(name.data()), nullptr);
     folder_ = name;
+    chmod(name.c_str(), 0755);  // root has the browser run by nobody
   }
   void TearDown() override { fs::remove_all(folder_); }
 

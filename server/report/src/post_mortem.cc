@@ -16,16 +16,28 @@ bool WentWrong(const RunData& run) {
          run.First(detect::Severity::kCritical) != nullptr;
 }
 
-// The alert whose evidence is the oldest among those of the first critical one's incident; without a critical
-// one, among all warnings. nullptr when nothing fired.
-const alert::AlertRecord* Origin(const RunData& run) {
-  const alert::AlertRecord* critical = run.First(detect::Severity::kCritical);
+// Rules about the measuring itself, which begin nothing.
+bool IsAboutOperation(std::string_view rule) {
+  return rule == "unmonitored" || rule == "two_writers" || rule == "stalled" || rule == "guard_missing";
+}
+
+// Whether an alert belongs to the story: of the deciding alert's incident, and in its layer or of the whole
+// run. Without a critical alert: a warning that nothing but the run's end resolved.
+bool Belongs(const alert::AlertRecord& record, const alert::AlertRecord* deciding) {
+  const alert::Alert& a = record.alert;
+  if (a.severity < detect::Severity::kWarning || IsAboutOperation(a.rule)) return false;
+  if (deciding == nullptr) return a.state == alert::AlertState::kFiring || !record.resolved_because.empty();
+  const alert::Alert& d = deciding->alert;
+  return a.incident == d.incident && (d.layer < 0 || a.layer < 0 || a.layer == d.layer);
+}
+
+// Of the alerts that belong to the story the one whose evidence is the oldest; nullptr without any.
+const alert::AlertRecord* Origin(const RunData& run, const alert::AlertRecord* deciding) {
   const alert::AlertRecord* origin = nullptr;
   for (const alert::AlertRecord& record : run.alerts) {
-    const alert::Alert& a = record.alert;
-    if (a.severity < detect::Severity::kWarning) continue;
-    if (critical != nullptr && a.incident != critical->alert.incident) continue;
-    if (origin == nullptr || a.first_evidence_step < origin->alert.first_evidence_step) origin = &record;
+    if (!Belongs(record, deciding)) continue;
+    if (origin == nullptr || record.alert.first_evidence_step < origin->alert.first_evidence_step)
+      origin = &record;
   }
   return origin;
 }
@@ -41,12 +53,14 @@ std::string Began(const alert::Alert& a) {
   return text + "; alert at step " + StepText(a.fired_step) + "<small>" + Escape(a.summary) + "</small>";
 }
 
-// Heads in the order in which alerts saw them go: "layer 0, head 2 (step 1,150)".
-std::string Heads(const RunData& run) {
+// Heads in the order in which the story's alerts saw them go: "layer 0, head 2 (step 1,150)".
+std::string Heads(const RunData& run, const alert::AlertRecord* deciding) {
   std::vector<const alert::Alert*> seen;
   for (const alert::AlertRecord& record : run.alerts) {
-    if (record.alert.head >= 0 && record.alert.severity >= detect::Severity::kWarning)
-      seen.push_back(&record.alert);
+    const alert::Alert& a = record.alert;
+    const bool in_story =
+        deciding == nullptr ? Belongs(record, nullptr) : a.incident == deciding->alert.incident;
+    if (a.head >= 0 && a.severity >= detect::Severity::kWarning && in_story) seen.push_back(&a);
   }
   std::stable_sort(seen.begin(), seen.end(), [](const alert::Alert* a, const alert::Alert* b) {
     return a->first_evidence_step < b->first_evidence_step;
@@ -100,9 +114,8 @@ std::string Done(const RunData& run) {
   return text.empty() ? "nothing" : text;
 }
 
-std::string Cases(const RunData& run, const alert::AlertRecord& origin) {
-  const alert::AlertRecord* critical = run.First(detect::Severity::kCritical);
-  auto cases = PublishedCasesOf(critical == nullptr ? origin.alert.rule : critical->alert.rule);
+std::string Cases(const alert::AlertRecord& deciding, const alert::AlertRecord& origin) {
+  auto cases = PublishedCasesOf(deciding.alert.rule);
   if (cases.empty()) cases = PublishedCasesOf(origin.alert.rule);
   std::string text;
   for (const PublishedCase& c : cases) {
@@ -113,22 +126,24 @@ std::string Cases(const RunData& run, const alert::AlertRecord& origin) {
 
 std::string PostMortem(const RunData& run) {
   std::string out = "<h3>" + Escape(run.run()) + "</h3><dl>\n";
-  if (const alert::AlertRecord* origin = Origin(run)) {
-    out += Line("It began", Began(origin->alert));
-    if (const std::string heads = Heads(run); !heads.empty()) out += Line("Heads, in order", heads);
-    const alert::AlertRecord* critical = run.First(detect::Severity::kCritical);
-    const std::string evidence = EvidenceText((critical == nullptr ? origin : critical)->alert);
-    if (!evidence.empty()) out += Line("Evidence", evidence);
-    out += Line("Last checkpoint before it", Checkpoint(*origin));
-    out += Line("What was done", Done(run));
-    out += Line("How it stands", Verdict(run));
-    const std::string cases = Cases(run, *origin);
-    if (!cases.empty()) out += Line("What published runs did", cases);
-  } else {
+  const alert::AlertRecord* deciding = DecidingAlert(run);
+  const alert::AlertRecord* origin = Origin(run, deciding);
+  if (origin == nullptr) origin = deciding;
+  if (origin == nullptr) {
     out += Line("It began", "without an alert");
     out += Line("What was done", Done(run));
-    out += Line("How it stands", Verdict(run));
+    return out + Line("How it stands", Verdict(run)) + "</dl>\n";
   }
+  const alert::AlertRecord& told = deciding == nullptr ? *origin : *deciding;
+  out += Line("It began", Began(origin->alert));
+  if (const std::string heads = Heads(run, deciding); !heads.empty()) out += Line("Heads, in order", heads);
+  if (const std::string evidence = EvidenceText(told.alert); !evidence.empty())
+    out += Line("Evidence", evidence);
+  out += Line("Last checkpoint before it", Checkpoint(*origin));
+  out += Line("What was done", Done(run));
+  out += Line("How it stands", Verdict(run));
+  if (const std::string cases = Cases(told, *origin); !cases.empty())
+    out += Line("What published runs did", cases);
   return out + "</dl>\n";
 }
 

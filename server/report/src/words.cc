@@ -67,6 +67,25 @@ std::string EffectText(const wire::Event& guard) {
   return LogitText(guard.logit_before) + " → " + LogitText(guard.logit_after);
 }
 
+const alert::AlertRecord* DecidingAlert(const RunData& run) {
+  const alert::AlertRecord* last = nullptr;
+  for (const bool before_collapse : {true, false}) {
+    for (const alert::AlertRecord& record : run.alerts) {
+      if (record.alert.severity != detect::Severity::kCritical) continue;
+      if (before_collapse && run.story.collapse_step && record.alert.fired_step > *run.story.collapse_step)
+        continue;
+      last = &record;
+    }
+    if (last != nullptr) break;
+  }
+  if (last == nullptr) return nullptr;
+  for (const alert::AlertRecord& record : run.alerts) {
+    const alert::Alert& a = record.alert;
+    if (a.severity == detect::Severity::kCritical && a.incident == last->alert.incident) return &record;
+  }
+  return last;
+}
+
 std::optional<int64_t> GuardStep(const RunData& run) {
   for (const wire::Event& event : run.events) {
     if (event.kind == wire::EventKind::kGuard && event.detail.starts_with("on")) return event.step;
@@ -75,7 +94,7 @@ std::optional<int64_t> GuardStep(const RunData& run) {
 }
 
 std::string Verdict(const RunData& run) {
-  const alert::AlertRecord* critical = run.First(detect::Severity::kCritical);
+  const alert::AlertRecord* critical = DecidingAlert(run);
   if (run.story.collapse_step) {
     std::string text = "collapsed at step " + StepText(*run.story.collapse_step);
     if (critical == nullptr) return Badge("critical", text) + " without a critical alert";

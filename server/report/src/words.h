@@ -22,6 +22,10 @@ std::string LayersText(const Layers& layers) {
   return text.empty() ? "all" : text;
 }
 
+// The first critical alert of the incident that decided the run: of the last critical one that fired before
+// the collapse, or of the last at all. nullptr without one.
+const alert::AlertRecord* DecidingAlert(const RunData& run);
+
 // The step at which the trainer's guard was first switched on; nullopt without one.
 std::optional<int64_t> GuardStep(const RunData& run);
 // How the run ended, or stands: "collapsed at step 1,340", "contained", "no alerts", ...
