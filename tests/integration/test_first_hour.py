@@ -82,7 +82,7 @@ class FirstHour(harness.Case):
         self.assertIn("foreshock COMMAND --option", self.said("foreshock", "--server", nobody, "runs", status=2))
         trainer = self.trainer("--foreshock", nobody, "--run", "r", "--steps", 2, "--quiet")
         self.assertEqual(trainer.wait(), 0, "a wrong address stops no training")
-        self.assertIn("must be unix:PATH, file:PATH or grpc://host:port", trainer.err())
+        self.assertIn("must be unix:PATH, file:PATH", trainer.err())
 
     def test_a_package_that_is_missing_or_too_old(self):
         """As the configure step meets it: cmake/Dependencies.cmake asks for every package by this function."""
