@@ -61,9 +61,9 @@ void StreamWatch::CloseLate() {
       ++it;
       continue;
     }
+    ++late_hellos_;  // before whoever is closed can look
     it->second.end->Close(Status(Code::kInvalidArgument,
                                  "hello: none within " + std::to_string(hello_timeout_.count()) + " ms"));
-    ++late_hellos_;
     it = entries_.erase(it);
   }
 }
@@ -79,8 +79,8 @@ void StreamWatch::CloseRevoked() {
       ++it;
       continue;
     }
-    entry.end->Close(may);
     ++revoked_;
+    entry.end->Close(may);
     it = entries_.erase(it);
   }
 }
