@@ -44,7 +44,7 @@ set(FORESHOCK_LAYERS
   "server/alert -> server/detect server/store proto/wire"
   "server/http -> proto/json"
   "server/notify -> server/alert server/alert_core server/store server/http proto/json"
-  "server/control -> server/ingest server/alert server/store server/upkeep proto/rpc proto/wire proto/messages server/auth"
+  "server/control -> server/ingest server/alert server/detect server/store server/upkeep proto/rpc proto/wire proto/messages server/auth"
   "server/export -> server/store server/alert server/alert_core server/detect proto/wire"
   "server/report -> server/store server/alert server/alert_core server/detect proto/wire proto/json proto/messages"
   "server/query -> proto/rpc proto/wire proto/messages proto/json server/store server/alert server/alert_core server/detect server/auth"

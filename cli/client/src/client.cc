@@ -9,6 +9,7 @@
 #include "foreshock/rpc/ingest_client.h"
 #include "foreshock/rpc/services.h"
 #include "foreshock/rpc/status.h"
+#include "send_recording.h"
 
 namespace foreshock::cli {
 namespace {
@@ -61,6 +62,31 @@ class GrpcClient final : public Client {
       return control_->ListActions(context, request, reply);
     });
   }
+  Result<v1::Silence> CreateSilence(const v1::CreateSilenceRequest& request) override {
+    return Call<v1::Silence>([&](grpc::ClientContext* context, auto* reply) {
+      return control_->CreateSilence(context, request, reply);
+    });
+  }
+  Result<v1::ListSilencesReply> Acknowledge(const v1::AcknowledgeRequest& request) override {
+    return Call<v1::ListSilencesReply>([&](grpc::ClientContext* context, auto* reply) {
+      return control_->Acknowledge(context, request, reply);
+    });
+  }
+  Result<v1::ListSilencesReply> ListSilences(const v1::ListSilencesRequest& request) override {
+    return Call<v1::ListSilencesReply>([&](grpc::ClientContext* context, auto* reply) {
+      return control_->ListSilences(context, request, reply);
+    });
+  }
+  Result<v1::Silence> ExpireSilence(const v1::ExpireSilenceRequest& request) override {
+    return Call<v1::Silence>([&](grpc::ClientContext* context, auto* reply) {
+      return control_->ExpireSilence(context, request, reply);
+    });
+  }
+  Result<v1::ListAuditReply> ListAudit(const v1::ListAuditRequest& request) override {
+    return Call<v1::ListAuditReply>([&](grpc::ClientContext* context, auto* reply) {
+      return control_->ListAudit(context, request, reply);
+    });
+  }
 
   Result<v1::DeleteRunReply> DeleteRun(const v1::DeleteRunRequest& request) override {
     return Call<v1::DeleteRunReply>([&](grpc::ClientContext* context, auto* reply) {
@@ -82,6 +108,11 @@ class GrpcClient final : public Client {
     const Status status = Told(reader->Finish());
     if (!status.ok()) return status;
     return all;
+  }
+
+  Status SendRecording(const std::vector<wire::RecordingItem>& items) override {
+    const Status status = SendRecordingTo(channel_, std::chrono::milliseconds(options_.timeout_ms), items);
+    return status.ok() ? status : status.Annotate("server " + options_.server);
   }
 
   Status Watch(const v1::WatchRequest& request,

@@ -16,6 +16,7 @@ class Alerts final : public Command {
         [this](ArgSink& sink) {
           sink.OptionalPositional("RUN", &run_, "only this run");
           sink.Flag("--firing", &firing_, "only what fires now");
+          sink.Option("--label", &labels_, "only alerts with this label, NAME=VALUE; may be repeated");
           sink.Flag("--detail", &detail_, "with evidence, last checkpoint and what to do");
           sink.Flag("--check", &check_, "exit status 1 while a critical alert fires");
           server_.Declare(sink);
@@ -23,11 +24,14 @@ class Alerts final : public Command {
   }
 
   int Run(Context& context) override {
-    auto client = server_.Connect();
-    if (!client.ok()) return Fail(context, client.status());
     v1::ListAlertsRequest request;
     request.set_run(run_);
     request.set_firing_only(firing_);
+    const auto labels = ParseLabels(labels_);
+    if (!labels.ok()) return Fail(context, labels.status());
+    request.mutable_labels()->insert(labels->begin(), labels->end());
+    auto client = server_.Connect();
+    if (!client.ok()) return Fail(context, client.status());
     const auto reply = (*client)->ListAlerts(request);
     if (!reply.ok()) return Fail(context, reply.status());
     if (server_.json()) {
@@ -48,6 +52,7 @@ class Alerts final : public Command {
 
  private:
   std::string run_;
+  std::vector<std::string> labels_;
   bool firing_ = false, detail_ = false, check_ = false;
   ServerArgs server_;
 };

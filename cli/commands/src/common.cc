@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
 
 #include "foreshock/base/catalogue.h"
@@ -77,6 +78,32 @@ Status CheckRange(const std::string& field, int64_t value, int64_t least, int64_
   if (value >= least && value <= most) return OkStatus();
   return Status(Code::kInvalidArgument, field + ": " + std::to_string(value) + ": expected " +
                                             std::to_string(least) + " to " + std::to_string(most));
+}
+
+Result<double> ParseDuration(const std::string& field, const std::string& text) {
+  constexpr std::pair<char, double> kUnits[] = {
+      {'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86'400}, {'w', 7 * 86'400.0}};
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  for (const auto& [unit, seconds] : kUnits) {
+    const bool good = error == std::errc() && at + 1 == end && *at == unit && value > 0 && value < 1e6;
+    if (good) return value * seconds;
+  }
+  return Status(Code::kInvalidArgument,
+                field + ": '" + text + "': expected a length of time such as 90s, 15m, 2h or 3d");
+}
+
+Result<std::map<std::string, std::string>> ParseLabels(const std::vector<std::string>& texts) {
+  std::map<std::string, std::string> labels;
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return Status(Code::kInvalidArgument, "label: '" + text + "': expected NAME=VALUE");
+    }
+    labels[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return labels;
 }
 
 Status CheckSignal(const std::string& name) {

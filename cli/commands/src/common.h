@@ -1,8 +1,10 @@
 // What the commands share: options of every command that asks the server, complaints, exit statuses. Private.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "foreshock/base/result.h"
 #include "foreshock/cli/client.h"
@@ -39,6 +41,10 @@ Status CheckRange(const std::string& field, int64_t value, int64_t least, int64_
 
 // Who asks, for the record: $USER, else "uid N".
 std::string UserName();
+// "90s", "15m", "2h", "3d" or "1w", in seconds; kInvalidArgument naming the field.
+Result<double> ParseDuration(const std::string& field, const std::string& text);
+// "NAME=VALUE" texts as a map; kInvalidArgument for others.
+Result<std::map<std::string, std::string>> ParseLabels(const std::vector<std::string>& texts);
 
 // kInvalidArgument unless the catalogue knows the name; names those that resemble it.
 Status CheckSignal(const std::string& name);

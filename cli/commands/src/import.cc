@@ -1,5 +1,7 @@
-// foreshock import LOG RECORDING
+// foreshock import LOG [RECORDING]
 #include "foreshock/cli/import.h"
+
+#include <cstdlib>
 
 #include "commands.h"
 #include "common.h"
@@ -11,16 +13,24 @@ class Import final : public Command {
  public:
   CommandSpec Spec() override {
     return {
-        "import", "Turn a past run's log into a recording that replay and tune read",
+        "import", "Bring a past run's log into a server, or into a recording that replay and tune read",
         "LOG: CSV, JSON lines, a Hugging Face trainer_state.json, or a TensorBoard event file. RECORDING: "
-        "text when it "
-        "ends in .jsonl, else framed. Exit status 2 when the log cannot be read; then nothing is written.\n\n"
-        "Examples:\n"
+        "text when it\n"
+        "ends in .jsonl, else framed. Without RECORDING, or with --server, the run goes straight to the "
+        "server; it\n"
+        "is judged there like a live one and then finished, and nobody is notified of its alerts (a silence "
+        "of\n"
+        "the run, 15 minutes; --notify leaves it out). A run of that name that another sender made is left "
+        "alone.\n"
+        "Exit status 1 when the server refuses, 2 when the log cannot be read (then nothing is written), 3 "
+        "when no\n"
+        "server answers.\n\n"
+        "Examples:\n  foreshock import log.csv --run gpt-6\n"
         "  foreshock import log.csv run.fsk\n  foreshock import trainer_state.json run.jsonl --run gpt-7\n"
         "  foreshock import log.csv run.fsk --step batch --map nll=loss --map 'peak[0,3]=logit_max[0,3]'",
         [this](ArgSink& sink) {
           sink.Positional("LOG", &from_, "what another tool wrote");
-          sink.Positional("RECORDING", &to_, "the file to write");
+          sink.OptionalPositional("RECORDING", &to_, "the file to write (default: none, into the server)");
           sink.Option("--run", &options_.run, "name of the run (default: the log's file name)");
           sink.Option("--format", &format_, "auto, csv, jsonl, trainer_state or tfevents");
           sink.Option("--step", &options_.step_column,
@@ -28,7 +38,8 @@ class Import final : public Command {
           sink.Option("--map", &options_.map,
                       "COLUMN=SIGNAL or COLUMN=SIGNAL[LAYER,HEAD], `COLUMN=` leaves it out; may be repeated");
           sink.Option("--head-dim", &head_dim_, "of the model, when the log has values of heads");
-          sink.Flag("--json", &options_.json, "say what was taken as one JSON object");
+          sink.Flag("--notify", &notify_, "let the server notify people of the past run's alerts");
+          server_.Declare(sink);
         }};
   }
 
@@ -39,13 +50,59 @@ class Import final : public Command {
     if (!range.ok()) return Fail(context, range);
     options_.format = *format;
     options_.head_dim = static_cast<uint32_t>(head_dim_.value_or(0));
-    return RunImport(from_, to_, options_, context.out, context.err);
+    options_.json = server_.json();
+    SendImported send;
+    if (to_.empty() || ServerWasNamed()) send = [this](const Imported& imported) { return Send(imported); };
+    return RunImport(from_, to_, options_, send, context.out, context.err);
   }
 
  private:
+  // By the flag: the variable alone does not make an import into a file go to a server, too.
+  bool ServerWasNamed() const {
+    const char* variable = std::getenv("FORESHOCK_SERVER");
+    return server_.server() != ClientOptions().server &&
+           (variable == nullptr || server_.server() != std::string(variable));
+  }
+
+  Status Send(const Imported& imported) {
+    FS_ASSIGN_OR_RETURN(const auto client, server_.Connect());
+    const std::string& run = std::get<wire::Hello>(imported.items.front()).run;
+    FS_RETURN_IF_ERROR(CheckFree(run, *client));
+    if (!notify_) FS_RETURN_IF_ERROR(Silence(run, *client));
+    return client->SendRecording(imported.items);
+  }
+
+  // Nobody's, or an import's that is sent again: imported processes are numbered like their attempts.
+  static Status CheckFree(const std::string& run, Client& client) {
+    const auto there = client.GetRun(run);
+    if (!there.ok()) return there.status().code() == Code::kNotFound ? OkStatus() : there.status();
+    for (const v1::Attempt& attempt : there->attempts()) {
+      for (const v1::Source& source : attempt.sources()) {
+        if (std::to_string(source.incarnation()) == attempt.attempt()) continue;
+        return Status(Code::kAlreadyExists,
+                      "run: '" + run + "' is there already, from a trainer; name another with --run");
+      }
+    }
+    return OkStatus();
+  }
+
+  static Status Silence(const std::string& run, Client& client) {
+    v1::CreateSilenceRequest request;
+    request.mutable_silence()->set_run(run);
+    request.mutable_silence()->set_author(UserName());
+    request.mutable_silence()->set_comment("import of a past run");
+    request.set_seconds(kSilentSeconds);
+    const auto made = client.CreateSilence(request);
+    return made.ok() ? OkStatus() : made.status().Annotate("silencing the import (--notify leaves it out)");
+  }
+
+  static constexpr double kSilentSeconds = 900;
+
   std::string from_, to_, format_ = "auto";
   std::optional<int64_t> head_dim_;
+  bool notify_ = false;
   ImportOptions options_;
+  ServerArgs server_;
 };
 
 }  // namespace

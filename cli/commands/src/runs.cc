@@ -14,15 +14,19 @@ class Runs final : public Command {
         "Examples:\n  foreshock runs\n  foreshock runs gpt-  # names that begin so\n  foreshock runs --json",
         [this](ArgSink& sink) {
           sink.OptionalPositional("PREFIX", &prefix_, "only names that begin with this");
+          sink.Option("--label", &labels_, "only runs with this label, NAME=VALUE; may be repeated");
           server_.Declare(sink);
         }};
   }
 
   int Run(Context& context) override {
+    const auto labels = ParseLabels(labels_);
+    if (!labels.ok()) return Fail(context, labels.status());
     auto client = server_.Connect();
     if (!client.ok()) return Fail(context, client.status());
     v1::ListRunsRequest request;
     request.set_name_prefix(prefix_);
+    request.mutable_labels()->insert(labels->begin(), labels->end());
     const auto reply = (*client)->ListRuns(request);
     if (!reply.ok()) return Fail(context, reply.status());
     if (server_.json()) {
@@ -35,6 +39,7 @@ class Runs final : public Command {
 
  private:
   std::string prefix_;
+  std::vector<std::string> labels_;
   ServerArgs server_;
 };
 

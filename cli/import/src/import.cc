@@ -11,7 +11,7 @@
 namespace foreshock::cli {
 namespace {
 
-constexpr int kOk = 0, kBadInput = 2;
+constexpr int kOk = 0, kRefused = 1, kBadInput = 2, kUnreachable = 3;
 
 constexpr std::pair<std::string_view, LogFormat> kFormats[] = {{"auto", LogFormat::kAuto},
                                                                {"csv", LogFormat::kCsv},
@@ -104,8 +104,11 @@ std::string ToRecording(const Imported& imported, std::string_view path) {
 
 namespace {
 
+std::string RunOf(const Imported& imported) { return std::get<wire::Hello>(imported.items.front()).run; }
+
 void PrintTaken(const std::string& to, const Imported& imported, std::ostream& out) {
-  out << to << ": " << imported.frames << " frames\n  taken: " << Joined(imported.columns_used) << '\n';
+  out << (to.empty() ? "run " + RunOf(imported) : to) << ": " << imported.frames
+      << " frames\n  taken: " << Joined(imported.columns_used) << '\n';
   if (!imported.columns_left_out.empty()) out << "  left out: " << Joined(imported.columns_left_out) << '\n';
 }
 
@@ -116,7 +119,13 @@ void PrintTakenAsJson(const std::string& to, const Imported& imported, std::ostr
     for (const std::string& text : list) writer.String(text);
     writer.EndArray();
   };
-  writer.BeginObject().Key("recording").String(to).Key("frames").Int(imported.frames);
+  writer.BeginObject().Key("run").String(RunOf(imported)).Key("recording");
+  if (to.empty()) {
+    writer.Null();
+  } else {
+    writer.String(to);
+  }
+  writer.Key("frames").Int(imported.frames);
   texts("taken", imported.columns_used);
   texts("left_out", imported.columns_left_out);
   texts("warnings", imported.warnings);
@@ -126,8 +135,8 @@ void PrintTakenAsJson(const std::string& to, const Imported& imported, std::ostr
 
 }  // namespace
 
-int RunImport(const std::string& from, const std::string& to, const ImportOptions& options, std::ostream& out,
-              std::ostream& err) {
+int RunImport(const std::string& from, const std::string& to, const ImportOptions& options,
+              const SendImported& send, std::ostream& out, std::ostream& err) {
   const auto fail = [&](const std::string& file, const Status& status) {
     err << "foreshock import: " << file << ": " << status.message() << '\n';
     return kBadInput;
@@ -136,8 +145,17 @@ int RunImport(const std::string& from, const std::string& to, const ImportOption
   if (!bytes.ok()) return fail(from, bytes.status());
   const auto imported = ReadLog(*bytes, from, options);
   if (!imported.ok()) return fail(from, imported.status());
-  const Status written = WriteFileAtomically(PosixFileSystem(), to, ToRecording(*imported, to));
-  if (!written.ok()) return fail(to, written);
+  if (!to.empty()) {
+    const Status written = WriteFileAtomically(PosixFileSystem(), to, ToRecording(*imported, to));
+    if (!written.ok()) return fail(to, written);
+  }
+  if (send) {
+    const Status sent = send(*imported);
+    if (!sent.ok()) {
+      (void)fail(from, sent);
+      return sent.code() == Code::kUnavailable ? kUnreachable : kRefused;
+    }
+  }
   if (options.json) {
     PrintTakenAsJson(to, *imported, out);
     return kOk;

@@ -173,7 +173,7 @@ TEST(ImportCommand, WritesRecordingsThatAreReadBackTheSame) {
   std::ofstream(folder + "/log.csv") << "step,loss,grad_norm\n0,5.5,1\n10,4.5,\n20,nan,inf\n";
   for (const std::string name : {"/out.jsonl", "/out.fsk"}) {
     std::ostringstream out, err;
-    ASSERT_EQ(RunImport(folder + "/log.csv", folder + name, {}, out, err), 0) << err.str();
+    ASSERT_EQ(RunImport(folder + "/log.csv", folder + name, {}, {}, out, err), 0) << err.str();
     EXPECT_NE(out.str().find("3 frames"), std::string::npos) << out.str();
     std::ostringstream bytes;
     bytes << std::ifstream(folder + name, std::ios::binary).rdbuf();
@@ -198,10 +198,10 @@ TEST(ImportCommand, BadLogsWriteNothing) {
   std::filesystem::create_directories(folder);
   std::ofstream(folder + "/log.csv") << "step,loss\n0,5.5\n10,x\n";
   std::ostringstream out, err;
-  EXPECT_EQ(RunImport(folder + "/log.csv", folder + "/out.fsk", {}, out, err), 2);
+  EXPECT_EQ(RunImport(folder + "/log.csv", folder + "/out.fsk", {}, {}, out, err), 2);
   EXPECT_NE(err.str().find("log.csv: line 3: loss: 'x'"), std::string::npos) << err.str();
   EXPECT_FALSE(std::filesystem::exists(folder + "/out.fsk"));
-  EXPECT_EQ(RunImport(folder + "/none.csv", folder + "/out.fsk", {}, out, err), 2);
+  EXPECT_EQ(RunImport(folder + "/none.csv", folder + "/out.fsk", {}, {}, out, err), 2);
   std::filesystem::remove_all(folder);
 }
 
@@ -212,7 +212,7 @@ TEST(ImportCommand, TellsWhatWasTakenAsJson) {
   ImportOptions options;
   options.json = true;
   std::ostringstream out, err;
-  ASSERT_EQ(RunImport(folder + "/log.csv", folder + "/out.fsk", options, out, err), 0) << err.str();
+  ASSERT_EQ(RunImport(folder + "/log.csv", folder + "/out.fsk", options, {}, out, err), 0) << err.str();
   EXPECT_NE(out.str().find("\"frames\":1,\"taken\":[\"loss"), std::string::npos) << out.str();
   EXPECT_NE(out.str().find("\"left_out\":[\"banana\"]"), std::string::npos) << out.str();
   std::filesystem::remove_all(folder);

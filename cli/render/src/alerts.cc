@@ -1,4 +1,5 @@
 #include <cmath>
+#include <map>
 
 #include "foreshock/cli/number.h"
 #include "foreshock/cli/render.h"
@@ -11,6 +12,12 @@ namespace {
 std::string Upper(std::string text) {
   for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return text;
+}
+
+// Why nobody is notified of it.
+std::string Quieted(const v1::Alert& alert) {
+  if (alert.has_acknowledgement()) return ", taken by " + Printable(alert.acknowledgement().author());
+  return alert.silences_size() > 0 ? ", silenced" : "";
 }
 
 }  // namespace
@@ -26,7 +33,7 @@ std::string RenderAlerts(const v1::ListAlertsReply& reply, bool with_run, const 
     const bool firing = alert.state() == v1::ALERT_STATE_FIRING;
     std::vector<std::string> cells = {
         style(firing ? SeverityPaint(alert.severity()) : Paint::kPlain, SeverityName(alert.severity())),
-        StateName(alert.state()),
+        StateName(alert.state()) + Quieted(alert),
         Printable(alert.rule()),
         Place(alert),
         std::to_string(alert.first_step()),
@@ -53,6 +60,20 @@ std::string RenderAlertDetail(const v1::Alert& alert, const Style& style) {
     if (!alert.last_checkpoint().empty()) out += ", " + Printable(alert.last_checkpoint());
     out += "\n";
   }
+  if (!alert.labels().empty()) {
+    const std::map<std::string, std::string> sorted(alert.labels().begin(), alert.labels().end());
+    out += "  labels:";
+    for (const auto& [name, value] : sorted) out += " " + Printable(name) + "=" + Printable(value);
+    out += "\n";
+  }
+  if (alert.has_acknowledgement()) {
+    const v1::Acknowledgement& by = alert.acknowledgement();
+    out += "  taken by " + Printable(by.author()) +
+           (by.comment().empty() ? "" : ": " + Printable(by.comment())) + " (silence " +
+           Printable(by.silence()) + ")\n";
+  }
+  for (const std::string& id : alert.silences()) out += "  silenced by " + Printable(id) + "\n";
+  if (alert.state() == v1::ALERT_STATE_FIRING) out += "  id: " + Printable(alert.id()) + "\n";
   if (!alert.advice().empty()) out += "  do: " + Printable(alert.advice()) + "\n";
   return out;
 }

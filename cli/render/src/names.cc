@@ -25,6 +25,12 @@ std::string StateName(v1::AlertState state) {
 std::string StateName(v1::ActionState state) {
   return ShortName(v1::ActionState_Name(state), sizeof("ACTION_STATE_") - 1);
 }
+std::string StateName(v1::SilenceState state) {
+  return ShortName(v1::SilenceState_Name(state), sizeof("SILENCE_STATE_") - 1);
+}
+std::string KindName(v1::SilenceKind kind) {
+  return ShortName(v1::SilenceKind_Name(kind), sizeof("SILENCE_KIND_") - 1);
+}
 std::string KindName(v1::EventKind kind) {
   return ShortName(v1::EventKind_Name(kind), sizeof("EVENT_KIND_") - 1);
 }

@@ -17,6 +17,7 @@ store::MetaEntry ToEntry(const AlertRecord& record) {
                          {"resolved_unix_ns", std::to_string(record.resolved_unix_ns)},
                          {"because", record.resolved_because},
                          {"last_checkpoint", record.last_checkpoint}};
+  if (!record.run_labels.empty()) rest["run_labels"] = record.run_labels;
   std::string text = "{\"alert\":" + AlertToJson(record.alert) + ",";
   text += rest.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(1);
   return {kAlertKind, record.alert.run, record.alert.id, std::move(text)};
@@ -32,6 +33,7 @@ Result<AlertRecord> RecordFrom(const store::MetaEntry& entry) {
     record.resolved_unix_ns = std::stoll(in.at("resolved_unix_ns").get<std::string>());
     record.resolved_because = in.at("because");
     record.last_checkpoint = in.at("last_checkpoint");
+    record.run_labels = in.value("run_labels", record.run_labels);
     return record;
   } catch (const std::exception& error) {
     return Status(Code::kDataLoss, "alert " + entry.key + ": " + error.what());
@@ -60,6 +62,12 @@ Result<std::optional<EngineState>> ReadEngineState(const store::Store& store, co
   if (state.closed) state.because = text.substr(kClosed.size(), line - kClosed.size());
   state.state = text.substr(line + 1);
   return std::optional<EngineState>(std::move(state));
+}
+
+std::map<std::string, std::string> AllLabels(const AlertRecord& record) {
+  std::map<std::string, std::string> labels = record.alert.labels;
+  labels.insert(record.run_labels.begin(), record.run_labels.end());
+  return labels;
 }
 
 void SortNewestFirst(std::vector<AlertRecord>* records) {

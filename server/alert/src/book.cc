@@ -22,6 +22,7 @@ Status Book::Load() {
 void Book::Complete(int64_t now_unix_ns, const std::string& because, AlertRecord* record) const {
   const auto known = firing_.find(record->alert.id);
   record->fired_unix_ns = known != firing_.end() ? known->second.fired_unix_ns : now_unix_ns;
+  if (known != firing_.end()) record->run_labels = known->second.run_labels;
   if (record->alert.state != AlertState::kResolved) return;
   record->resolved_unix_ns = now_unix_ns;
   record->resolved_because = because;

@@ -26,6 +26,29 @@ std::string ProcessName(const store::SourceInfo& source) {
   return "pid " + std::to_string(source.hello->pid) + " on " + source.hello->host;
 }
 
+// Checkpoints that the attempt may have begun with: of each earlier attempt those up to where the next one
+// took over. A later attempt's word on a step goes before an earlier one's.
+std::map<int64_t, std::string> EarlierCheckpoints(const store::Store& store, const AttemptName& name) {
+  std::map<int64_t, std::string> found;
+  const auto run = store.GetRun(name.first);
+  if (!run.ok()) return found;
+  int64_t bound = std::numeric_limits<int64_t>::max();
+  bool earlier = false;
+  for (auto attempt = run->attempts.rbegin(); attempt != run->attempts.rend(); ++attempt) {
+    if (earlier) {
+      const auto events = store.ReadEvents(name.first, attempt->attempt, store::kFirstStep, bound);
+      if (!events.ok()) break;
+      for (const store::StoredEvent& stored : *events) {
+        const bool counts = stored.event.kind == wire::EventKind::kCheckpoint && stored.event.step <= bound;
+        if (counts) found.try_emplace(stored.event.step, stored.event.detail);
+      }
+    }
+    earlier = earlier || attempt->attempt == name.second;
+    if (earlier) bound = std::min(bound, attempt->first_step.value_or(bound));
+  }
+  return found;
+}
+
 int64_t LastStepOf(const store::AttemptInfo& info) { return info.last_step.value_or(-1); }
 
 }  // namespace
@@ -62,6 +85,7 @@ std::unique_ptr<Watch> Judge::Make(const AttemptName& name) {
   if (!info.ok() || info->lead() == nullptr) return nullptr;
   auto watch = std::make_unique<Watch>(name.first, name.second, *info->lead()->hello, options_.detector);
   watch->last_frame_nanos = clock_->MonotonicNanos();
+  watch->SetEarlierCheckpoints(EarlierCheckpoints(*store_, name));
   watch->ended = Ended(*info);
   const auto saved = ReadEngineState(*store_, name.first, name.second);
   Status status = saved.status();

@@ -17,8 +17,9 @@ std::vector<StepRange> RebuildRanges(int64_t first, int64_t known, const Rebuild
   const int64_t begin = first + options.head_steps, end = known - options.tail_steps;  // of what lies between
   for (int64_t i = 0; i < options.blocks; ++i) {
     // In doubles, because steps times blocks may not fit; off by a step is no matter.
-    const int64_t at = begin + static_cast<int64_t>(static_cast<double>(end - begin) * static_cast<double>(i) /
-                                                    static_cast<double>(options.blocks));
+    const int64_t at =
+        begin + static_cast<int64_t>(static_cast<double>(end - begin) * static_cast<double>(i) /
+                                     static_cast<double>(options.blocks));
     const int64_t from = std::max(at, ranges.back().to + 1);
     ranges.push_back({from, from + options.block_steps - 1});
   }
@@ -41,6 +42,7 @@ Watch::Watch(std::string run, std::string attempt, const wire::Hello& hello,
              const detect::DetectorOptions& options)
     : run_(std::move(run)),
       attempt_(std::move(attempt)),
+      labels_(hello.labels),
       engine_(run_, attempt_, RunInfoOf(hello), options),
       at_next_frame_(UnmonitoredOf(hello)) {}
 
@@ -61,17 +63,23 @@ std::vector<Alert> Watch::Firing() const {
 AlertRecord Watch::ToRecord(Alert alert) const {
   AlertRecord record;
   alert.last_checkpoint_step.reset();
-  const auto after = checkpoints_.lower_bound(alert.first_evidence_step);
-  if (after != checkpoints_.begin()) {
+  const auto take = [&](const std::map<int64_t, std::string>& from, int64_t before) {
+    const auto after = from.lower_bound(before);
+    if (alert.last_checkpoint_step || after == from.begin()) return;
     alert.last_checkpoint_step = std::prev(after)->first;
     record.last_checkpoint = std::prev(after)->second;
-  }
+  };
+  take(checkpoints_, alert.first_evidence_step);
+  // The checkpoint of step t may be what this attempt began with, at t or right after it.
+  take(earlier_checkpoints_, std::min(alert.first_evidence_step, first_step_ + 1));
   record.alert = std::move(alert);
+  record.run_labels = labels_;
   return record;
 }
 
 std::vector<AlertEvent> Watch::AddFrame(const wire::Frame& frame) {
   if (frame.step <= last_step_) return {};
+  if (first_step_ < 0) first_step_ = frame.step;
   last_step_ = frame.step;
   detect::StepSample sample;
   sample.events = std::exchange(at_next_frame_, {});

@@ -41,8 +41,13 @@ class Watch {
   }
   std::vector<Alert> Open() const { return engine_.Open(); }
   std::vector<Alert> Firing() const;
-  // With the last checkpoint before the first evidence, by the steps that the trainer told.
+  // With the last checkpoint before the first evidence, by the steps that the trainer told: one of this
+  // attempt, else one of the attempts that it goes on from.
   AlertRecord ToRecord(Alert alert) const;
+  // Checkpoints of earlier attempts, by step; those up to this attempt's first step count.
+  void SetEarlierCheckpoints(std::map<int64_t, std::string> earlier) {
+    earlier_checkpoints_ = std::move(earlier);
+  }
 
   // Each record counts once, also when it is told twice (live and from the store).
   void AddEvent(uint32_t rank, uint32_t incarnation, const wire::Event& event);
@@ -68,12 +73,14 @@ class Watch {
   std::vector<StepRange> Missing(const store::Store& store, const RebuildOptions& rebuild) const;
 
   std::string run_, attempt_;
+  std::map<std::string, std::string> labels_;
   AlertEngine engine_;
   std::multimap<int64_t, wire::Event> waiting_;              // by step
   std::set<std::tuple<uint32_t, uint32_t, uint64_t>> seen_;  // rank, incarnation and seq of events
   std::map<int64_t, std::string> checkpoints_;               // by step; the newest kMaxCheckpoints
+  std::map<int64_t, std::string> earlier_checkpoints_;
   std::vector<detect::StepEvent> at_next_frame_;
-  int64_t last_step_ = -1;
+  int64_t first_step_ = -1, last_step_ = -1;  // of frames
 };
 
 template <typename Take>

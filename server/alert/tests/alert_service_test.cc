@@ -93,6 +93,33 @@ TEST_F(AlertServiceTest, FiresAndResolvesFromDurableFrames) {
   EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 2", "resolved non_finite 5"}));
 }
 
+// Killed at 60 after a checkpoint at 50, resumed from the one at 40: what happens at 45 is rolled back to 40.
+TEST_F(AlertServiceTest, AResumedAttemptKnowsTheCheckpointItBeganWith) {
+  Start();
+  auto source = history_.Hello("run", "1");
+  for (int64_t step = 0; step <= 60; step += 5) {
+    history_.Put(source, Loss(step, 4));
+    if (step == 30 || step == 40 || step == 50) history_.Checkpoint(source, step);
+  }
+  source = history_.Hello("run", "2");
+  history_.Put(source, Loss(41, 4));
+  history_.Put(source, Loss(45, kNan));
+  service_->Flush();
+  ASSERT_EQ(service_->Firing().size(), 1u);
+  EXPECT_EQ(service_->Firing()[0].alert.last_checkpoint_step, 40);
+  EXPECT_EQ(service_->Firing()[0].last_checkpoint, "ckpt/40");
+  Restart();
+  service_->Flush();
+  history_.Put(source, Loss(46, 4));
+  for (int64_t step = 47; step < 52; ++step) history_.Put(source, Loss(step, 4));
+  history_.Checkpoint(source, 51);
+  history_.Put(source, Loss(60, kNan));
+  const auto alerts = Alerts("run");
+  ASSERT_EQ(alerts.size(), 2u);
+  EXPECT_EQ(alerts[0].alert.last_checkpoint_step, 51) << "its own";
+  EXPECT_EQ(alerts[1].alert.last_checkpoint_step, 40);
+}
+
 detect::UserRulesPtr HighLoss(double threshold) {
   detect::UserRule rule;
   rule.name = "high_loss";

@@ -6,6 +6,7 @@
 #include "foreshock/server/web/guard.h"
 #include "foreshock/server/web/page_routes.h"
 #include "foreshock/server/web/routes.h"
+#include "foreshock/server/web/silence_routes.h"
 #include "health_route.h"
 
 namespace foreshock::app {
@@ -18,6 +19,7 @@ query::QueryOptions QueryOptionsOf(const AppOptions& options, const Clock& clock
   query.store = history.store.get();
   query.alerts = history.alerts.get();
   query.clock = &clock;
+  query.silences = history.silences.get();
   query.silent_after_seconds = options.silent_after_seconds;
   query.data_folder = options.data_folder;
   query.counters = [&history] { return CountersOf(history); };
@@ -29,6 +31,7 @@ exporter::ExportOptions ExportOptionsOf(const AppOptions& options, const Clock& 
   metrics.store = history.store.get();
   metrics.alerts = history.alerts.get();
   metrics.clock = &clock;
+  metrics.silences = history.silences.get();
   metrics.per_head = options.metrics_per_head;
   metrics.server = [&history] { return MetricsOf(history); };
   return metrics;
@@ -86,8 +89,10 @@ Result<std::unique_ptr<Answers>> StartAnswers(const AppOptions& options, const a
   answers->query_service = query::QueryService::Create(
       answers->queries.get(), render,
       {.gate = &security.gate(), .max_reads_per_identity = options.max_reads_per_identity});
-  answers->control_service =
-      control::ControlService::Create(history.controls.get(), history.upkeep.get(), &security.gate());
+  answers->silence_api =
+      std::make_unique<control::SilenceApi>(history.silences.get(), history.audit.get(), &clock);
+  answers->control_service = control::ControlService::Create(history.controls.get(), history.upkeep.get(),
+                                                             answers->silence_api.get(), &security.gate());
   answers->exporter = exporter::Exporter::Create(ExportOptionsOf(options, clock, history));
 
   http::Routes routes;
@@ -99,6 +104,7 @@ Result<std::unique_ptr<Answers>> StartAnswers(const AppOptions& options, const a
   const std::string guarded_already;
   web::AddControlRoutes(history.controls.get(), guarded_already, &routes);
   web::AddUpkeepRoutes(history.upkeep.get(), guarded_already, &routes);
+  web::AddSilenceRoutes(answers->silence_api.get(), guarded_already, &routes);
   web::AddPageRoutes(&routes);
   web::AddMetricsRoute([metrics = answers->exporter.get()] { return metrics->Scrape(); }, &routes);
   web::AddReportRoute(render, &routes);

@@ -20,6 +20,7 @@ namespace foreshock::app {
 struct Answers {
   std::unique_ptr<query::Queries> queries;
   std::unique_ptr<query::QueryService> query_service;
+  std::unique_ptr<control::SilenceApi> silence_api;
   std::unique_ptr<control::ControlService> control_service;
   std::unique_ptr<exporter::Exporter> exporter;
   std::unique_ptr<http::Server> http;

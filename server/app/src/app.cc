@@ -45,6 +45,7 @@ class AppImpl final : public App {
     FS_RETURN_IF_ERROR(CheckLimits());
     FS_RETURN_IF_ERROR(CheckSeconds("merge_wait_seconds", options_.merge_wait_seconds));
     FS_RETURN_IF_ERROR(CheckSeconds("silent_after_seconds", options_.silent_after_seconds));
+    FS_RETURN_IF_ERROR(CheckSeconds("group_interval_seconds", options_.group_interval_seconds));
     if (!(options_.resend_seconds >= 1 && options_.resend_seconds <= 3600)) {
       return Status(Code::kInvalidArgument,
                     "resend_seconds: " + std::to_string(options_.resend_seconds) + ", must be 1 to 3600");
@@ -64,6 +65,10 @@ class AppImpl final : public App {
     }
     const auto mode = control::ParseRuleActionMode(options_.rule_actions);
     if (!mode.ok()) return mode.status().Annotate("rule_actions");
+    for (const auto& [rule, action] : options_.on_critical) {
+      const Status status = control::CheckOnCritical(rule, action);
+      if (!status.ok()) return status.Annotate("on_critical");
+    }
     if (options_.data_folder.empty()) return Status(Code::kInvalidArgument, "data_folder: empty");
     return OkStatus();
   }

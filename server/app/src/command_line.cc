@@ -29,6 +29,7 @@ struct Arguments {
   std::string config_file;
   std::string ready_file;
   std::string log_level;
+  std::vector<std::string> on_critical;
 };
 
 void Declare(CLI::App& cli, Arguments* a) {
@@ -44,6 +45,9 @@ void Declare(CLI::App& cli, Arguments* a) {
                  "URL of a Prometheus Alertmanager that gets the alerts");
   cli.add_option("--webhook", o.webhook_url, "URL that gets the alerts as JSON");
   cli.add_option("--slack", o.slack_url, "Slack-compatible webhook that gets the alerts as text");
+  cli.add_option("--webhook-template", o.webhook_template_file,
+                 "file that makes the JSON for --webhook (docs/notifications.md)");
+  cli.add_option("--slack-template", o.slack_template_file, "file that makes the text for --slack");
   cli.add_option("--external-url", o.external_url, "how people reach --http, for links in alerts");
   cli.add_option("--control-token-file", o.control_token_file,
                  "file whose first line is the token needed to act by HTTP and on the web page");
@@ -59,6 +63,8 @@ void Declare(CLI::App& cli, Arguments* a) {
   cli.add_option("--rule-actions", o.rule_actions,
                  "what `action:` of such a rule does: off, dry_run (logged, not sent) or on")
       ->capture_default_str();
+  cli.add_option("--on-critical", a->on_critical,
+                 "RULE=ACTION: what a built-in rule asks for when it turns critical; may be repeated");
   cli.add_flag("--allow-rule-stop", o.allow_rule_stop, "with --rule-actions on, rules may stop a run, too");
   cli.add_option("--keep-days", o.keep_days, "delete runs of which nothing came for so many days (0: never)");
   cli.add_option("--keep-bytes", o.keep_bytes,
@@ -89,6 +95,14 @@ int Parse(int argc, char** argv, Arguments* arguments) {
     arguments->options = AppOptions{};
     const Status status = ReadConfigFile(path, &arguments->options);
     if (!status.ok()) return Fail(kBadArguments, status);
+  }
+  for (const std::string& text : arguments->on_critical) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) {
+      return Fail(kBadArguments,
+                  Status(Code::kInvalidArgument, "--on-critical: '" + text + "', expected RULE=ACTION"));
+    }
+    arguments->options.on_critical[text.substr(0, equals)] = text.substr(equals + 1);
   }
   if (!arguments->log_level.empty()) {
     const Result<LogLevel> level = ParseLogLevel(arguments->log_level);

@@ -97,6 +97,8 @@ std::vector<Counter> All(const History& history) {
     counters.push_back({"notify_sent", "messages about alerts that were delivered", notified.sent});
     counters.push_back({"notify_failed", "attempts to deliver that failed", notified.failed});
     counters.push_back({"notify_given_up", "alerts that a target was not told of", notified.given_up});
+    counters.push_back({"notify_silenced", "alerts that a target is not told of because they are silenced",
+                        notified.silenced, true});
     counters.push_back({"notify_pending", "alerts that wait to be delivered", notified.pending, true});
   }
   return counters;

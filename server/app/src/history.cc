@@ -1,5 +1,6 @@
 #include "history.h"
 
+#include "foreshock/base/file.h"
 #include "foreshock/base/logging.h"
 #include "foreshock/server/rules/rules_file.h"
 #include "security.h"
@@ -23,14 +24,27 @@ ingest::IngestOptions IngestOptionsOf(const AppOptions& options, const Security&
   return ingest;
 }
 
+// Checked here, so that an error names the option and the file; also where the target has no url.
+Result<std::string> TemplateOf(const std::string& field, const std::string& path, bool slack) {
+  if (path.empty()) return std::string();
+  auto text = ReadWholeFile(PosixFileSystem(), path, 1 << 20);
+  if (!text.ok()) return text.status().Annotate(field);
+  const Status status = notify::CheckTemplate(*text, slack);
+  if (!status.ok()) return status.Annotate(field + ": " + path);
+  return text;
+}
+
 Result<std::unique_ptr<notify::Notifier>> StartNotifier(const AppOptions& options, const Clock& clock,
                                                         History& history) {
   notify::NotifyOptions notify;
-  notify.targets = TargetsOf(options);
+  FS_ASSIGN_OR_RETURN(notify.targets, TargetsOf(options));
   if (notify.targets.empty()) return std::unique_ptr<notify::Notifier>();
   notify.store = history.store.get();
   notify.alerts = history.alerts.get();
   notify.clock = &clock;
+  notify.silences = history.silences.get();
+  notify.group_interval =
+      std::chrono::milliseconds(static_cast<int64_t>(options.group_interval_seconds * 1e3));
   notify.external_url = options.external_url;
   notify.resend_interval = std::chrono::milliseconds(static_cast<int64_t>(options.resend_seconds * 1e3));
   return notify::Notifier::Start(notify);
@@ -49,19 +63,24 @@ std::unique_ptr<upkeep::Upkeep> StartUpkeep(const AppOptions& options, const Clo
 
 }  // namespace
 
-std::vector<notify::Target> TargetsOf(const AppOptions& options) {
+Result<std::vector<notify::Target>> TargetsOf(const AppOptions& options) {
   std::vector<notify::Target> targets;
-  const auto add = [&](notify::TargetKind kind, const std::string& url) {
+  const auto add = [&](notify::TargetKind kind, const std::string& url, const std::string& text = "") {
     if (url.empty()) return;
     notify::Target target;
     target.kind = kind;
     target.url = url;
     target.heartbeat = kind == notify::TargetKind::kAlertmanager && options.heartbeat;
+    target.message_template = text;
     targets.push_back(std::move(target));
   };
+  FS_ASSIGN_OR_RETURN(const std::string webhook,
+                      TemplateOf("webhook_template_file", options.webhook_template_file, false));
+  FS_ASSIGN_OR_RETURN(const std::string slack,
+                      TemplateOf("slack_template_file", options.slack_template_file, true));
   add(notify::TargetKind::kAlertmanager, options.alertmanager_url);
-  add(notify::TargetKind::kWebhook, options.webhook_url);
-  add(notify::TargetKind::kSlack, options.slack_url);
+  add(notify::TargetKind::kWebhook, options.webhook_url, webhook);
+  add(notify::TargetKind::kSlack, options.slack_url, slack);
   return targets;
 }
 
@@ -101,6 +120,9 @@ Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const C
     history->user_rules = alerts.detector.user_rules->size();
   }
   FS_ASSIGN_OR_RETURN(history->alerts, alert::AlertService::Start(alerts, history->store.get(), &clock));
+  FS_ASSIGN_OR_RETURN(history->audit, alert::AuditLog::Open(history->store.get(), &clock));
+  FS_ASSIGN_OR_RETURN(history->silences, alert::Silences::Start({history->store.get(), history->alerts.get(),
+                                                                 history->audit.get(), &clock}));
   FS_ASSIGN_OR_RETURN(history->notifier, StartNotifier(options, clock, *history));
   merge::MergerOptions merge;
   merge.wait = Nanoseconds(options.merge_wait_seconds);
@@ -110,6 +132,7 @@ Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const C
   control.store = history->store.get();
   control.outbox = &history->ingest->outbox();
   control.clock = &clock;
+  control.audit = history->audit.get();
   FS_ASSIGN_OR_RETURN(const control::RuleActionMode mode, control::ParseRuleActionMode(options.rule_actions));
   control.allow_rule_actions = mode == control::RuleActionMode::kOn;
   control.allow_rule_stop = options.allow_rule_stop;
@@ -118,7 +141,9 @@ Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const C
   actions.alerts = history->alerts.get();
   actions.controls = history->controls.get();
   actions.clock = &clock;
+  actions.audit = history->audit.get();
   actions.mode = mode;
+  actions.on_critical = options.on_critical;
   history->rule_actions = control::RuleActions::Start(actions);
   history->upkeep = StartUpkeep(options, clock, *history);
   return history;

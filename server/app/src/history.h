@@ -6,6 +6,8 @@
 
 #include "foreshock/base/clock.h"
 #include "foreshock/server/alert/alert_service.h"
+#include "foreshock/server/alert/audit.h"
+#include "foreshock/server/alert/silences.h"
 #include "foreshock/server/app/options.h"
 #include "foreshock/server/control/controls.h"
 #include "foreshock/server/control/rule_actions.h"
@@ -24,6 +26,8 @@ struct Answers;
 struct History {
   std::unique_ptr<store::Store> store;
   std::unique_ptr<alert::AlertService> alerts;
+  std::unique_ptr<alert::AuditLog> audit;
+  std::unique_ptr<alert::Silences> silences;
   std::unique_ptr<notify::Notifier> notifier;  // null without targets
   std::unique_ptr<merge::Merger> merger;
   std::unique_ptr<ingest::Ingest> ingest;
@@ -47,7 +51,7 @@ Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const C
 // All or nothing; counts and logs. kFailedPrecondition when there is no file.
 Status ReloadRules(const std::string& rules_file, History* history);
 
-// Targets of the notifier that the options name.
-std::vector<notify::Target> TargetsOf(const AppOptions& options);
+// Targets of the notifier that the options name. An error of a template's file names the option.
+Result<std::vector<notify::Target>> TargetsOf(const AppOptions& options);
 
 }  // namespace foreshock::app

@@ -21,8 +21,12 @@ std::string IssuerOr(const std::string& issuer) { return issuer.empty() ? "opera
 
 class ControlServiceImpl final : public ControlService, public v1::Control::Service {
  public:
-  ControlServiceImpl(Controls* controls, upkeep::Upkeep* upkeep, const auth::Gate* gate)
-      : controls_(*controls), upkeep_(*upkeep), gate_(gate != nullptr ? *gate : open_gate_) {}
+  ControlServiceImpl(Controls* controls, upkeep::Upkeep* upkeep, const SilenceApi* silences,
+                     const auth::Gate* gate)
+      : controls_(*controls),
+        upkeep_(*upkeep),
+        silences_(*silences),
+        gate_(gate != nullptr ? *gate : open_gate_) {}
   grpc::Service* service() override { return this; }
 
   grpc::Status Act(grpc::ServerContext* context, const v1::ActRequest* request,
@@ -39,6 +43,32 @@ class ControlServiceImpl final : public ControlService, public v1::Control::Serv
                            v1::SetSamplingReply*) override {
     if (const Status may = May(*context, Scope::kControl, request->run()); !may.ok()) return rpc::ToGrpc(may);
     return rpc::ToGrpc(controls_.SetSampling(*request));
+  }
+  grpc::Status CreateSilence(grpc::ServerContext* context, const v1::CreateSilenceRequest* request,
+                             v1::Silence* reply) override {
+    const Status may = May(*context, Scope::kControl, CommonPrefix(request->silence().run()));
+    return may.ok() ? Give(silences_.Create(*request), reply) : rpc::ToGrpc(may);
+  }
+  grpc::Status Acknowledge(grpc::ServerContext* context, const v1::AcknowledgeRequest* request,
+                           v1::ListSilencesReply* reply) override {
+    const Status may = May(*context, Scope::kControl, request->run());
+    return may.ok() ? Give(silences_.Acknowledge(*request), reply) : rpc::ToGrpc(may);
+  }
+  grpc::Status ListSilences(grpc::ServerContext* context, const v1::ListSilencesRequest* request,
+                            v1::ListSilencesReply* reply) override {
+    const Status may = MayRead(*context, request->run());
+    return may.ok() ? Give(silences_.List(*request), reply) : rpc::ToGrpc(may);
+  }
+  grpc::Status ExpireSilence(grpc::ServerContext* context, const v1::ExpireSilenceRequest* request,
+                             v1::Silence* reply) override {
+    // Of one that is not there nothing is known but that it concerns all runs as much as any.
+    const Status may = May(*context, Scope::kControl, CommonPrefix(silences_.RunsOf(request->id())));
+    return may.ok() ? Give(silences_.Expire(*request), reply) : rpc::ToGrpc(may);
+  }
+  grpc::Status ListAudit(grpc::ServerContext* context, const v1::ListAuditRequest* request,
+                         v1::ListAuditReply* reply) override {
+    const Status may = MayRead(*context, request->run());
+    return may.ok() ? Give(silences_.Audit(*request), reply) : rpc::ToGrpc(may);
   }
 
   grpc::Status DeleteRun(grpc::ServerContext* context, const v1::DeleteRunRequest* request,
@@ -64,6 +94,14 @@ class ControlServiceImpl final : public ControlService, public v1::Control::Serv
   Status May(const grpc::ServerContext& context, Scope scope, const std::string& run) const {
     return gate_.Admit(CredentialsOf(context), scope, run).status();
   }
+  // An empty run means all of them.
+  Status MayRead(const grpc::ServerContext& context, const std::string& run) const {
+    return run.empty() ? MayForAllRuns(context, Scope::kRead) : May(context, Scope::kRead, run);
+  }
+  // What all runs that fit the pattern begin with: who may act on all runs that begin so may act on these.
+  static std::string CommonPrefix(const std::string& pattern) {
+    return pattern.substr(0, pattern.find_first_of("*?"));
+  }
   Status MayForAllRuns(const grpc::ServerContext& context, Scope scope) const {
     FS_ASSIGN_OR_RETURN(const auth::Caller caller, gate_.Identify(CredentialsOf(context)));
     return gate_.Count(caller.MayForAllRuns(scope));
@@ -71,6 +109,7 @@ class ControlServiceImpl final : public ControlService, public v1::Control::Serv
 
   Controls& controls_;
   upkeep::Upkeep& upkeep_;
+  const SilenceApi& silences_;
   const auth::Gate open_gate_;  // lets everybody do everything
   const auth::Gate& gate_;
 };
@@ -78,8 +117,8 @@ class ControlServiceImpl final : public ControlService, public v1::Control::Serv
 }  // namespace
 
 std::unique_ptr<ControlService> ControlService::Create(Controls* controls, upkeep::Upkeep* upkeep,
-                                                       const auth::Gate* gate) {
-  return std::make_unique<ControlServiceImpl>(controls, upkeep, gate);
+                                                       const SilenceApi* silences, const auth::Gate* gate) {
+  return std::make_unique<ControlServiceImpl>(controls, upkeep, silences, gate);
 }
 
 }  // namespace foreshock::control

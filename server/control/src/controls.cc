@@ -47,15 +47,19 @@ class ControlsImpl final : public Controls, public store::Observer {
     if (request.issuer().starts_with(kRulePrefix)) {
       return Status(Code::kInvalidArgument, "issuer: \"rule:\" is for the server's own rules");
     }
-    return Propose(request);
+    return ProposeOnRecord(request);
   }
 
   Result<v1::ActReply> ActByRule(const std::string& rule, v1::ActRequest request) override {
     if (!options_.allow_rule_actions || (request.kind() == "stop" && !options_.allow_rule_stop)) {
+      if (options_.audit != nullptr) {
+        options_.audit->Add({0, std::string(kRulePrefix) + rule, "action_refused", request.run(), "",
+                             request.kind() + ", " + request.reason() + ": rules may not here"});
+      }
       return Status(Code::kPermissionDenied, "rule " + rule + ": rules may not " + request.kind() + " here");
     }
     request.set_issuer(std::string(kRulePrefix) + rule);
-    return Propose(request);
+    return ProposeOnRecord(request);
   }
 
   Result<v1::ListActionsReply> ListActions(const v1::ListActionsRequest& request) override {
@@ -74,6 +78,10 @@ class ControlsImpl final : public Controls, public store::Observer {
     const store::MetaEntry entries[] = {
         {kSamplingKind, request.run(), attempt.attempt, request.sampling().SerializeAsString()}};
     FS_RETURN_IF_ERROR(options_.store->PutMeta(entries));
+    if (options_.audit != nullptr) {
+      options_.audit->Add({0, "operator", "sampling_changed", request.run(), attempt.attempt,
+                           request.sampling().ShortDebugString()});
+    }
     Send({request.run(), attempt.attempt}, request.sampling());
     return OkStatus();
   }
@@ -86,6 +94,20 @@ class ControlsImpl final : public Controls, public store::Observer {
   }
 
  private:
+  Result<v1::ActReply> ProposeOnRecord(const v1::ActRequest& request) {
+    const Result<v1::ActReply> reply = Propose(request);
+    // What is wrong in itself never was a proposal.
+    const Code code = reply.status().code();
+    if (options_.audit == nullptr || code == Code::kInvalidArgument || code == Code::kNotFound) return reply;
+    const std::string who = request.issuer().empty() ? "operator" : request.issuer();
+    std::string detail = request.kind();
+    if (!request.reason().empty()) detail += ", " + request.reason();
+    if (!reply.ok()) detail += ": " + reply.status().message();
+    options_.audit->Add({0, who, reply.ok() ? "action_proposed" : "action_refused", request.run(),
+                         reply.ok() ? reply->action().id() : "", std::move(detail)});
+    return reply;
+  }
+
   Result<v1::ActReply> Propose(const v1::ActRequest& request) {
     FS_ASSIGN_OR_RETURN(const store::AttemptInfo attempt,
                         LiveAttempt(*options_.store, request.run(), request.attempt()));

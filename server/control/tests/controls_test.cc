@@ -289,7 +289,8 @@ TEST_F(ControlsTest, AnswersOverGrpc) {
   upkeep_options.store = &history_.store();
   upkeep_options.clock = &history_.clock();
   const auto upkeep = upkeep::Upkeep::Start(upkeep_options);
-  auto service = ControlService::Create(controls_.get(), upkeep.get());
+  const SilenceApi no_silences(nullptr, nullptr, nullptr);  // not asked here
+  auto service = ControlService::Create(controls_.get(), upkeep.get(), &no_silences);
   auto server = *rpc::Server::Start({}, nullptr, {service->service()});
   auto stub = v1::Control::NewStub(
       grpc::CreateChannel("127.0.0.1:" + std::to_string(server->port()), grpc::InsecureChannelCredentials()));

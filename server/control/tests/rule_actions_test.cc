@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "foreshock/tests/history.h"
 
 namespace foreshock::control {
@@ -40,6 +42,8 @@ class RuleActionsTest : public testing::Test {
     control.store = &history_.store();
     control.outbox = &nobody_;
     control.clock = &history_.clock();
+    audit_ = *alert::AuditLog::Open(&history_.store(), &history_.clock());
+    control.audit = audit_.get();
     control.allow_rule_actions = mode == RuleActionMode::kOn;
     control.allow_rule_stop = allow_stop;
     controls_ = *Controls::Start(control);
@@ -47,13 +51,16 @@ class RuleActionsTest : public testing::Test {
     options.alerts = alerts_.get();
     options.controls = controls_.get();
     options.clock = &history_.clock();
+    options.audit = audit_.get();
     options.mode = mode;
     options.most_per_hour = 2;
+    options.on_critical = on_critical_;
     actions_ = RuleActions::Start(options);
   }
   void Stop() {
     actions_.reset();
     controls_.reset();
+    audit_.reset();
     alerts_.reset();
   }
   // The loss rises above the threshold and falls again, `times` times.
@@ -63,6 +70,11 @@ class RuleActionsTest : public testing::Test {
       history_.Put(source_, Loss(step_++, 4));
     }
     alerts_->Flush();
+  }
+  std::vector<std::string> Trail() {
+    std::vector<std::string> lines;
+    for (const alert::AuditEntry& e : *audit_->Read("run", 100)) lines.push_back(e.who + " " + e.what);
+    return lines;
   }
   v1::ListActionsReply Actions() {
     v1::ListActionsRequest request;
@@ -74,7 +86,9 @@ class RuleActionsTest : public testing::Test {
   Nobody nobody_;
   store::SourceId source_ = history_.Hello("run");
   int64_t step_ = 0;
+  std::map<std::string, std::string> on_critical_;
   std::unique_ptr<alert::AlertService> alerts_;
+  std::unique_ptr<alert::AuditLog> audit_;
   std::unique_ptr<Controls> controls_;
   std::unique_ptr<RuleActions> actions_;
 };
@@ -97,6 +111,51 @@ TEST_F(RuleActionsTest, ADryRunSendsNothing) {
   Rise(1);
   EXPECT_EQ(Actions().actions_size(), 0);
   EXPECT_EQ(actions_->counters().dry, 1u);
+}
+
+TEST_F(RuleActionsTest, ADryRunIsOnTheTrailOnceAlsoOverARestart) {
+  Start("checkpoint", RuleActionMode::kDryRun);
+  history_.Put(source_, Loss(step_++, 6));
+  alerts_->Flush();
+  EXPECT_EQ(Trail(), std::vector<std::string>{"rule:high_loss rule_action_dry_run"});
+  EXPECT_EQ((*audit_->Read("", 1))[0].subject, "run/1/high_loss/critical/0");
+  Stop();
+  Start("checkpoint", RuleActionMode::kDryRun);
+  EXPECT_EQ(Trail().size(), 1u);
+  EXPECT_EQ(actions_->counters().dry, 0u);
+}
+
+TEST_F(RuleActionsTest, TheLimitCountsWhatWasDoneBeforeARestart) {
+  Start("checkpoint", RuleActionMode::kOn);
+  Rise(2);
+  EXPECT_EQ(Actions().actions_size(), 2);
+  Stop();
+  Start("checkpoint", RuleActionMode::kOn);
+  Rise(1);
+  EXPECT_EQ(Actions().actions_size(), 2);
+  EXPECT_EQ(actions_->counters().limited, 1u);
+  EXPECT_EQ(Trail()[0], "rule:high_loss rule_action_limited");
+}
+
+TEST_F(RuleActionsTest, ABuiltInRuleActsWhenItTurnsCritical) {
+  on_critical_ = {{"non_finite", "checkpoint"}};
+  Start("", RuleActionMode::kOn);
+  history_.Put(source_, Loss(step_++, 6));
+  alerts_->Flush();
+  EXPECT_EQ(Actions().actions_size(), 0) << "another rule's";
+  history_.Put(source_, Loss(step_++, std::numeric_limits<float>::quiet_NaN()));
+  alerts_->Flush();
+  ASSERT_EQ(Actions().actions_size(), 1);
+  EXPECT_EQ(Actions().actions(0).action().issuer(), "rule:non_finite");
+}
+
+TEST(OnCritical, IsChecked) {
+  EXPECT_TRUE(CheckOnCritical("qk_runaway", "enable_qk_norm").ok());
+  EXPECT_TRUE(CheckOnCritical("qk_runaway", "qk_clip 80").ok());
+  for (const char* action : {"", "reboot", "qk_clip", "qk_clip -1", "qk_clip nan", "qk_clip 8x"}) {
+    EXPECT_EQ(CheckOnCritical("qk_runaway", action).code(), Code::kInvalidArgument) << action;
+  }
+  EXPECT_EQ(CheckOnCritical("qk_run", "stop").code(), Code::kInvalidArgument);
 }
 
 TEST_F(RuleActionsTest, OffIsOff) {

@@ -102,6 +102,7 @@ class ExporterImpl final : public Exporter {
   void AddAlerts(const std::vector<LiveRun>& runs, Families* out) const {
     std::map<std::pair<std::string, std::string>, int> count;
     std::map<std::tuple<std::string, std::string, std::string>, int> by_rule;
+    std::map<std::pair<std::string, std::string>, int> silenced, acknowledged;
     for (const LiveRun& run : runs) count[{run.run, "warning"}] = count[{run.run, "critical"}] = 0;
     for (const alert::AlertRecord& record : options_.alerts->Firing()) {
       const std::string severity(detect::SeverityName(record.alert.severity));
@@ -109,7 +110,17 @@ class ExporterImpl final : public Exporter {
       if (it == count.end()) continue;
       ++it->second;
       ++by_rule[{record.alert.run, record.alert.rule, severity}];
+      if (options_.silences == nullptr) continue;
+      const auto covering = options_.silences->Of(record.alert);
+      if (covering.empty()) continue;
+      ++(covering.front().acknowledgement ? acknowledged : silenced)[{record.alert.run, severity}];
     }
+    const auto put = [&](const char* name, const char* help, const auto& counts) {
+      for (const auto& [key, n] : counts)
+        out->Gauge(name, help, {{"run", key.first}, {"severity", key.second}}, n);
+    };
+    put("alerts_silenced", "alerts of a run that fire and are silenced; absent while none is", silenced);
+    put("alerts_acknowledged", "alerts of a run that fire and that somebody looks after", acknowledged);
     for (const auto& [key, n] : count) {
       out->Gauge("alerts_firing", "alerts of a run that fire", {{"run", key.first}, {"severity", key.second}},
                  n);
@@ -137,6 +148,10 @@ class ExporterImpl final : public Exporter {
     out->Counter("alert_steps", "steps judged by the rules", {}, static_cast<double>(alerts.steps));
     out->Counter("alerts_fired", "alerts that fired", {}, static_cast<double>(alerts.fired));
     out->Counter("alerts_resolved", "alerts that resolved", {}, static_cast<double>(alerts.resolved));
+    if (options_.silences != nullptr) {
+      out->Gauge("silences", "silences and acknowledgements that hold or will", {},
+                 static_cast<double>(options_.silences->List(false).size()));
+    }
     out->Gauge("alert_queue_records", "records that wait to be judged", {},
                static_cast<double>(alerts.queued));
     if (!options_.server) return;

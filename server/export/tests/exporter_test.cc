@@ -172,5 +172,34 @@ TEST_F(ExporterTest, PromtoolIsContent) {
   EXPECT_EQ(promtool.output(), "");
 }
 
+TEST_F(ExporterTest, ShowsWhatIsSilencedAndWhatIsTaken) {
+  Start();
+  auto audit = *alert::AuditLog::Open(&history_.store(), &history_.clock());
+  auto silences = *alert::Silences::Start({&history_.store(), alerts_.get(), audit.get(), &history_.clock()});
+  ExportOptions options;
+  options.store = &history_.store();
+  options.alerts = alerts_.get();
+  options.clock = &history_.clock();
+  options.silences = silences.get();
+  exporter_ = Exporter::Create(options);
+  history_.Put(history_.Hello("r"), Loss(1, kNan));
+  alerts_->Flush();
+  const std::string labels = "{run=\"r\",severity=\"critical\"}";
+  EXPECT_EQ(Value("foreshock_alerts_silenced" + labels), "absent");
+  alert::Silence wanted;
+  wanted.run = "r";
+  wanted.ends_unix_ns = history_.clock().WallNanos() + 1'000'000'000;
+  ASSERT_TRUE(silences->Create(wanted).ok());
+  EXPECT_EQ(Value("foreshock_alerts_silenced" + labels), "1");
+  EXPECT_EQ(Value("foreshock_alerts_firing" + labels), "1") << "it fires all the same";
+  EXPECT_EQ(Value("foreshock_silences"), "1");
+  alert::AcknowledgeOptions ask;
+  ask.run = "r";
+  ASSERT_TRUE(silences->Acknowledge(ask).ok());
+  EXPECT_EQ(Value("foreshock_alerts_acknowledged" + labels), "1");
+  EXPECT_EQ(Value("foreshock_alerts_silenced" + labels), "absent") << "counted once";
+  exporter_.reset();
+}
+
 }  // namespace
 }  // namespace foreshock::exporter

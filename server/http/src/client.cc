@@ -57,4 +57,11 @@ Result<ClientResponse> Post(const std::string& url, const std::string& body, con
               });
 }
 
+Result<ClientResponse> Delete(const std::string& url, const ClientOptions& options) {
+  return Call(url, options,
+              [](httplib::Client& client, const std::string& path, const httplib::Headers& headers) {
+                return client.Delete(path, headers);
+              });
+}
+
 }  // namespace foreshock::http

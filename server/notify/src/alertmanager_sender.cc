@@ -1,12 +1,14 @@
 // kAlertmanager: what fires again and again, what resolved once. kHeartbeat: a call at every interval.
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "ledger.h"
 #include "payload.h"
 #include "post.h"
 #include "retry.h"
 #include "senders.h"
+#include "silence_copies.h"
 
 namespace foreshock::notify {
 namespace {
@@ -21,6 +23,7 @@ class AlertmanagerSender final : public Sender {
         target_(target),
         url_(target.url + (target.url.ends_with('/') ? "" : "/") + "api/v2/alerts"),
         ledger_(options.store, target.name),
+        copies_(target_, options.silences, options.clock),
         retry_(options.first_retry, std::min(options.last_retry, options.resend_interval), seed),
         started_unix_ns_(options.clock->WallNanos()) {}
 
@@ -52,15 +55,24 @@ class AlertmanagerSender final : public Sender {
 
   void Tick() override {
     const int64_t now = options_.clock->MonotonicNanos();
+    {
+      std::lock_guard lock(mutex_);
+      if (now < paused_until_nanos_) return;
+    }
+    // Silences first: an alert that comes before its silence is told.
+    const bool copied = copies_.Sync();
     std::vector<alert::AlertRecord> batch;
     {
       std::lock_guard lock(mutex_);
-      if (now < due_nanos_ || now < paused_until_nanos_) return;
+      TakeSilencedBack(now);
+      if (copied && now < due_nanos_) return;
       for (const auto& [id, record] : resolved_) batch.push_back(record);
-      for (const auto& [id, record] : firing_) batch.push_back(record);
+      for (const auto& [id, record] : firing_) {
+        if (!withheld_.contains(id)) batch.push_back(record);
+      }
       due_nanos_ = now + Interval();
     }
-    bool good = SendHeartbeat();
+    bool good = SendHeartbeat() && copied;
     for (size_t at = 0; good && at < batch.size(); at += kAlertsOfMessage) {
       const auto end =
           batch.begin() + static_cast<std::ptrdiff_t>(std::min(at + kAlertsOfMessage, batch.size()));
@@ -77,6 +89,21 @@ class AlertmanagerSender final : public Sender {
   }
 
  private:
+  // Looks anew at what is kept back. What was told once goes on being told: else it would resolve there.
+  void TakeSilencedBack(int64_t now) {
+    std::set<std::string> withheld;
+    for (const auto& [id, record] : firing_) {
+      if (ledger_.Told(id) != alert::AlertState::kFiring && copies_.Withheld(record.alert))
+        withheld.insert(id);
+    }
+    for (const std::string& id : withheld_) {
+      if (firing_.contains(id) && !withheld.contains(id)) due_nanos_ = std::min(due_nanos_, now);
+    }
+    withheld_ = std::move(withheld);
+    silenced = withheld_.size();
+    CountPending();
+  }
+
   int64_t Interval() const { return std::chrono::nanoseconds(options_.resend_interval).count(); }
   int64_t Ends() const { return options_.clock->WallNanos() + kEndsAfterIntervals * Interval(); }
 
@@ -107,8 +134,9 @@ class AlertmanagerSender final : public Sender {
 
   void CountPending() {
     size_t waiting = resolved_.size();
-    for (const auto& [id, record] : firing_)
-      waiting += ledger_.Told(id) == alert::AlertState::kFiring ? 0 : 1;
+    for (const auto& [id, record] : firing_) {
+      waiting += ledger_.Told(id) == alert::AlertState::kFiring || withheld_.contains(id) ? 0 : 1;
+    }
     pending = waiting;
   }
 
@@ -117,8 +145,10 @@ class AlertmanagerSender final : public Sender {
   const std::string url_;
   std::mutex mutex_;  // guards all below
   Ledger ledger_;
+  SilenceCopies copies_;  // Tick's alone
   Retry retry_;
   std::map<std::string, alert::AlertRecord> firing_, resolved_;  // by id
+  std::set<std::string> withheld_;  // ids of those that fire and are kept back, because they are silenced
   int64_t due_nanos_ = 0;
   int64_t paused_until_nanos_ = 0;  // after a failure news wait too
   const int64_t started_unix_ns_;

@@ -60,7 +60,10 @@ class NotifierImpl final : public Notifier, public alert::AlertListener {
   }
 
   Status Begin() {
-    for (const auto& sender : senders_) FS_RETURN_IF_ERROR(sender->Load());
+    for (size_t i = 0; i < senders_.size(); ++i) {
+      const Status status = senders_[i]->Load();
+      if (!status.ok()) return status.Annotate("targets[" + std::to_string(i) + "]");
+    }
     subscription_ = options_.alerts->Subscribe(this);
     FS_RETURN_IF_ERROR(Reconcile());
     if (!options_.own_threads) return OkStatus();
@@ -98,6 +101,7 @@ class NotifierImpl final : public Notifier, public alert::AlertListener {
       sum.failed += sender->failed;
       sum.given_up += sender->given_up;
       sum.pending += sender->pending;
+      sum.silenced += sender->silenced;
     }
     return sum;
   }

@@ -14,6 +14,8 @@ using json::Writer;
 
 bool Resolved(const AlertRecord& record) { return record.alert.state == alert::AlertState::kResolved; }
 
+}  // namespace
+
 std::string Link(const std::string& external_url, const std::string& run) {
   if (external_url.empty()) return "";
   return external_url + "/report?run=" + http::PercentEncode(run);
@@ -32,15 +34,46 @@ std::string EvidenceText(const alert::Alert& a) {
   return text;
 }
 
-// What an alert is, the same from its firing to its end.
-void PutLabels(const alert::Alert& a, Writer* out) {
+// Where two names become one by this, the first one counts.
+std::string LabelName(std::string_view name) {
+  std::string out(name);
+  for (char& c : out) {
+    const bool fits = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    if (!fits) c = '_';
+  }
+  if (out.empty() || (out[0] >= '0' && out[0] <= '9') || out.starts_with("__")) out.insert(0, "label_");
+  return out;
+}
+
+std::map<std::string, std::string> LabelsOf(const AlertRecord& record) {
+  const alert::Alert& a = record.alert;
+  std::map<std::string, std::string> labels = {{"alertname", a.rule},
+                                               {"severity", std::string(detect::SeverityName(a.severity))},
+                                               {"run", a.run},
+                                               {"attempt", a.attempt},
+                                               {"source", "foreshock"}};
+  // Named even where there is none, so that no label of the run's stands in for it.
+  labels["layer"] = a.layer >= 0 ? std::to_string(a.layer) : "";
+  labels["head"] = a.head >= 0 ? std::to_string(a.head) : "";
+  for (const auto& [name, value] : alert::AllLabels(record)) labels.try_emplace(LabelName(name), value);
+  std::erase_if(labels, [](const auto& label) { return label.second.empty(); });
+  return labels;
+}
+
+namespace {
+
+void PutLabels(const AlertRecord& record, Writer* out) {
   out->Key("labels").BeginObject();
-  out->Key("alertname").String(a.rule).Key("severity").String(detect::SeverityName(a.severity));
-  out->Key("run").String(a.run).Key("attempt").String(a.attempt);
-  if (a.layer >= 0) out->Key("layer").String(std::to_string(a.layer));
-  if (a.head >= 0) out->Key("head").String(std::to_string(a.head));
-  for (const auto& [name, value] : a.labels) out->Key(name).String(value);
-  out->Key("source").String("foreshock").EndObject();
+  for (const auto& [name, value] : LabelsOf(record)) out->Key(name).String(value);
+  out->EndObject();
+}
+
+void PutIndex(int32_t index, Writer* out) {
+  if (index < 0) {
+    out->Null();
+  } else {
+    out->Int(index);
+  }
 }
 
 void PutAnnotations(const AlertRecord& record, Writer* out) {
@@ -48,6 +81,7 @@ void PutAnnotations(const AlertRecord& record, Writer* out) {
   out->Key("annotations").BeginObject();
   out->Key("id").String(a.id).Key("summary").String(a.summary).Key("advice").String(a.advice);
   out->Key("evidence").String(EvidenceText(a));
+  out->Key("incident").String(a.incident);
   out->Key("first_step").String(std::to_string(a.first_evidence_step));
   out->Key("fired_step").String(std::to_string(a.fired_step));
   if (Resolved(record)) out->Key("resolved_step").String(std::to_string(a.resolved_step));
@@ -83,6 +117,27 @@ void PutText(const AlertRecord& record, std::string* text) {
   if (!a.advice.empty()) *text += "What to do: " + a.advice + "\n";
 }
 
+// Of several alerts of one cause the first one is named: the head that ran away first.
+std::string Heading(const std::vector<AlertRecord>& records) {
+  if (records.size() < 2) return "";
+  const AlertRecord& first = FirstOf(records);
+  std::string text = ": " + std::to_string(records.size()) + " changes, first " + first.alert.rule;
+  if (first.alert.layer >= 0) text += ", layer " + std::to_string(first.alert.layer);
+  if (first.alert.head >= 0) text += ", head " + std::to_string(first.alert.head);
+  return text + ", evidence from step " + std::to_string(first.alert.first_evidence_step);
+}
+
+}  // namespace
+
+const AlertRecord& FirstOf(const std::vector<AlertRecord>& records) {
+  return *std::min_element(records.begin(), records.end(), [](const AlertRecord& a, const AlertRecord& b) {
+    if (a.alert.first_evidence_step != b.alert.first_evidence_step) {
+      return a.alert.first_evidence_step < b.alert.first_evidence_step;
+    }
+    return a.fired_unix_ns < b.fired_unix_ns;
+  });
+}
+
 // Slack takes these three as markup.
 std::string SlackEscape(const std::string& text) {
   std::string out;
@@ -100,15 +155,13 @@ std::string SlackEscape(const std::string& text) {
   return out;
 }
 
-}  // namespace
-
 std::string AlertmanagerPayload(const std::vector<AlertRecord>& records, int64_t ends_unix_ns,
                                 const std::string& external_url) {
   Writer out;
   out.BeginArray();
   for (const AlertRecord& record : records) {
     out.BeginObject();
-    PutLabels(record.alert, &out);
+    PutLabels(record, &out);
     PutAnnotations(record, &out);
     out.Key("startsAt").String(json::Rfc3339(record.fired_unix_ns));
     out.Key("endsAt").String(json::Rfc3339(Resolved(record) ? EndOf(record) : ends_unix_ns));
@@ -143,10 +196,16 @@ std::string WebhookPayload(const std::string& run, const std::vector<AlertRecord
   } else {
     out.String(Link(external_url, run));
   }
+  const alert::Alert& first = FirstOf(records).alert;
+  out.Key("first").BeginObject().Key("rule").String(first.rule).Key("layer");
+  PutIndex(first.layer, &out);
+  out.Key("head");
+  PutIndex(first.head, &out);
+  out.Key("step").Int(first.first_evidence_step).EndObject();
   out.Key("alerts").BeginArray();
   for (const AlertRecord& record : records) {
     out.BeginObject().Key("status").String(Resolved(record) ? "resolved" : "firing");
-    PutLabels(record.alert, &out);
+    PutLabels(record, &out);
     PutAnnotations(record, &out);
     out.Key("startsAt").String(json::Rfc3339(record.fired_unix_ns)).Key("endsAt");
     if (Resolved(record)) {
@@ -162,10 +221,14 @@ std::string WebhookPayload(const std::string& run, const std::vector<AlertRecord
 
 std::string SlackPayload(const std::string& run, const std::vector<AlertRecord>& records,
                          const std::string& external_url) {
-  std::string text = "Foreshock: " + run + "\n";
+  std::string text = "Foreshock: " + run + Heading(records) + "\n";
   for (const AlertRecord& record : records) PutText(record, &text);
   text = SlackEscape(text);
   if (!external_url.empty()) text += "<" + Link(external_url, run) + "|report>\n";
+  return SlackMessage(text);
+}
+
+std::string SlackMessage(const std::string& text) {
   Writer out;
   out.BeginObject().Key("text").String(text).EndObject();
   return out.Take();

@@ -21,7 +21,7 @@ class Sender {
   // Sends what is due. One call at a time.
   virtual void Tick() = 0;
 
-  std::atomic<uint64_t> sent{0}, failed{0}, given_up{0}, pending{0};
+  std::atomic<uint64_t> sent{0}, failed{0}, given_up{0}, pending{0}, silenced{0};
 };
 
 }  // namespace foreshock::notify

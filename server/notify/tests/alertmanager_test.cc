@@ -5,10 +5,12 @@
 #include <condition_variable>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "foreshock/server/http/client.h"
 #include "foreshock/server/http/server.h"
 #include "foreshock/server/notify/notifier.h"
 #include "foreshock/tests/history.h"
@@ -105,6 +107,73 @@ TEST(Alertmanager, PassesOnOneFiringAndOneResolvedAcrossARestart) {
                                            "firing non_finite last"}))
       << alertmanager.output();
   EXPECT_EQ(hook.WaitFor("firing ForeshockHeartbeat ").size(), got.size() + 1) << "the heartbeat, once";
+}
+
+// A silence made here holds there; lifted here, it is lifted there.
+TEST(Alertmanager, SilencesAreCopiedAndEnded) {
+  tests::History history;
+  Hook hook;
+  const std::string config = history.folder() + "/alertmanager.yml";
+  std::ofstream(config)
+      << "route:\n  receiver: hook\n  group_by: ['...']\n  group_wait: 0s\n  group_interval: 1s\n"
+         "  repeat_interval: 24h\nreceivers:\n- name: hook\n  webhook_configs:\n"
+         "  - url: http://127.0.0.1:"
+      << hook.port() << "/hook\n";
+  tests::Program alertmanager({"prometheus-alertmanager", "--config.file=" + config,
+                               "--storage.path=" + history.folder() + "/alertmanager",
+                               "--cluster.listen-address=", "--web.listen-address=127.0.0.1:0"});
+  const std::string url =
+      "http://127.0.0.1:" + std::to_string(tests::PortOf(alertmanager.WaitForLine("Listening on")));
+  const Clock& clock = SystemClock::Instance();
+  auto alerts = *alert::AlertService::Start({}, &history.store(), &clock);
+  auto audit = *alert::AuditLog::Open(&history.store(), &clock);
+  auto silences = *alert::Silences::Start({&history.store(), alerts.get(), audit.get(), &clock});
+  NotifyOptions options;
+  options.targets = {{.kind = TargetKind::kAlertmanager, .url = url, .name = "am"}};
+  options.store = &history.store();
+  options.alerts = alerts.get();
+  options.silences = silences.get();
+  options.clock = &clock;
+  options.own_threads = false;
+  auto notifier = *Notifier::Start(options);
+  alert::Silence wanted;
+  wanted.run = "qui?t";
+  wanted.author = "ada";
+  wanted.comment = "known";
+  wanted.ends_unix_ns = clock.WallNanos() + 3'600'000'000'000;
+  const std::string id = silences->Create(wanted)->id;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  history.Put(history.Hello("quiet"), tests::Loss(1, nan));
+  history.Put(history.Hello("loud"), tests::Loss(1, nan));
+  alerts->Flush();
+  notifier->Tick();
+  EXPECT_TRUE(silences->List(false)[0].copies.at("am").starts_with("active "));
+  const auto state_there = [&] {
+    std::map<std::string, std::string> states;  // by comment
+    const auto list = nlohmann::json::parse(http::Get(url + "/api/v2/silences")->body);
+    for (const auto& one : list) states[one["comment"]] = one["status"]["state"];
+    return states;
+  };
+  EXPECT_EQ(state_there(), (std::map<std::string, std::string>{{"known [foreshock " + id + "]", "active"}}));
+  // Both alerts are there, one of them silenced.
+  std::map<std::string, std::string> seen;
+  for (const auto& one : nlohmann::json::parse(http::Get(url + "/api/v2/alerts")->body)) {
+    seen[one["labels"]["run"]] = one["status"]["silencedBy"].empty() ? "told" : "silenced";
+  }
+  EXPECT_EQ(seen, (std::map<std::string, std::string>{{"quiet", "silenced"}, {"loud", "told"}}));
+  // A copy that was made before a crash is found again, not made twice.
+  silences->SetCopy(id, "am", "waiting");
+  notifier.reset();
+  notifier = *Notifier::Start(options);
+  notifier->Tick();
+  EXPECT_EQ(state_there().size(), 1u);
+  EXPECT_EQ(hook.WaitFor("firing non_finite loud"), (std::vector<std::string>{"firing non_finite loud"}));
+  ASSERT_TRUE(silences->Expire(id, "bob").ok());
+  notifier->Tick();
+  EXPECT_EQ(silences->List(true)[0].copies.at("am"), "ended");
+  EXPECT_EQ(state_there().begin()->second, "expired");
+  const auto got = hook.WaitFor("firing non_finite quiet");
+  EXPECT_EQ(got.size(), 2u) << alertmanager.output();
 }
 
 }  // namespace

@@ -3,122 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <limits>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "foreshock/server/http/server.h"
-#include "foreshock/tests/history.h"
+#include "notifier_fixture.h"
 
 namespace foreshock::notify {
 namespace {
 
 using nlohmann::json;
-using tests::History;
-using tests::Loss;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-// An HTTP receiver that keeps what it gets and answers with `code`.
-class Receiver {
- public:
-  Receiver() {
-    http::Routes routes;
-    const auto take = [this](const http::Request& request) {
-      std::lock_guard lock(mutex_);
-      if (code == 200 && !request.body.empty()) bodies_.push_back(request.body);
-      ++calls_;
-      authorization_ = request.authorization;
-      return http::Response{code, "text/plain", ""};
-    };
-    routes.Post("/hook", take);
-    routes.Get("/hook", take);
-    routes.Post("/api/v2/alerts", take);
-    server_ = *http::Server::Start({}, std::move(routes));
-  }
-  std::string url(const std::string& path = "/hook") const {
-    return "http://127.0.0.1:" + std::to_string(server_->port()) + path;
-  }
-  std::vector<json> Take() {
-    std::lock_guard lock(mutex_);
-    std::vector<json> out;
-    for (const std::string& body : bodies_) out.push_back(json::parse(body));
-    bodies_.clear();
-    return out;
-  }
-  int calls() {
-    std::lock_guard lock(mutex_);
-    return calls_;
-  }
-  std::string authorization() {
-    std::lock_guard lock(mutex_);
-    return authorization_;
-  }
-  std::atomic<int> code{200};
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> bodies_;
-  std::string authorization_;
-  int calls_ = 0;
-  std::unique_ptr<http::Server> server_;
-};
-
-class NotifierTest : public testing::Test {
- protected:
-  void SetUp() override { StartAlerts(); }
-  void StartAlerts() {
-    alert::AlertOptions alert_options;
-    alert_options.tick_interval = std::chrono::hours(1);
-    alerts_ = *alert::AlertService::Start(alert_options, &history_.store(), &history_.clock());
-  }
-  void Start(TargetKind kind, NotifyOptions options = {}) {
-    Target target;
-    target.kind = kind;
-    target.url = receiver_.url(kind == TargetKind::kAlertmanager ? "" : "/hook");
-    target.token = "secret";
-    target.name = "receiver";
-    options.targets = {target};
-    options.store = &history_.store();
-    options.alerts = alerts_.get();
-    options.clock = &history_.clock();
-    options.seed = 3;
-    options.own_threads = false;
-    options.external_url = "http://here";
-    auto notifier = Notifier::Start(options);
-    ASSERT_TRUE(notifier.ok()) << notifier.status().ToString();
-    notifier_ = *std::move(notifier);
-  }
-  // As after kill -9: nothing is saved that was not durable already.
-  void Restart(TargetKind kind) {
-    notifier_.reset();
-    alerts_.reset();
-    history_.Reopen();
-    StartAlerts();
-    Start(kind);
-  }
-  void Fire(const std::string& run) {
-    const auto source = history_.Hello(run);
-    history_.Put(source, Loss(1, kNan));
-    alerts_->Flush();
-  }
-  void Resolve(const std::string& run) {
-    const auto source = history_.Hello(run);
-    for (int64_t step = 2; step < 5; ++step) history_.Put(source, Loss(step, 4));
-    alerts_->Flush();
-  }
-  std::vector<json> After(std::chrono::milliseconds time) {
-    history_.clock().Advance(time);
-    notifier_->Tick();
-    return receiver_.Take();
-  }
-
-  History history_;
-  Receiver receiver_;
-  std::unique_ptr<alert::AlertService> alerts_;
-  std::unique_ptr<Notifier> notifier_;
-};
 
 using std::chrono::seconds;
 
@@ -276,10 +168,10 @@ TEST_F(NotifierTest, BadTargetsAreNamed) {
   options.store = &history_.store();
   options.alerts = alerts_.get();
   options.clock = &history_.clock();
-  options.targets = {{TargetKind::kWebhook, "ftp://x", "", "", false}};
+  options.targets = {{.kind = TargetKind::kWebhook, .url = "ftp://x"}};
   EXPECT_EQ(Notifier::Start(options).status().message().substr(0, 14), "targets[0].url");
-  options.targets = {{TargetKind::kWebhook, "http://x", "", "", false},
-                     {TargetKind::kSlack, "http://x", "", "", false}};
+  options.targets = {{.kind = TargetKind::kWebhook, .url = "http://x"},
+                     {.kind = TargetKind::kSlack, .url = "http://x"}};
   EXPECT_EQ(Notifier::Start(options).status().message().substr(0, 15), "targets[1].name");
   options.targets = {};
   options.resend_interval = std::chrono::milliseconds(10);

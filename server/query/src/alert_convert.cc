@@ -29,9 +29,24 @@ v1::AlertState ToProto(alert::AlertState state) {
   return v1::ALERT_STATE_UNSPECIFIED;
 }
 
+void AddSilences(const alert::Alert& alert, const alert::Silences& silences, v1::Alert* out) {
+  for (const alert::Silence& silence : silences.Of(alert)) {
+    if (!silence.acknowledgement) {
+      out->add_silences(silence.id);
+      continue;
+    }
+    v1::Acknowledgement& by = *out->mutable_acknowledgement();
+    by.set_silence(silence.id);
+    by.set_author(silence.author);
+    by.set_comment(silence.comment);
+    by.set_created_unix_ns(static_cast<uint64_t>(silence.created_unix_ns));
+    by.set_ends_unix_ns(static_cast<uint64_t>(silence.ends_unix_ns));
+  }
+}
+
 }  // namespace
 
-v1::Alert ToProto(const alert::AlertRecord& record) {
+v1::Alert ToProto(const alert::AlertRecord& record, const alert::Silences* silences) {
   const alert::Alert& alert = record.alert;
   v1::Alert out;
   out.set_id(alert.id);
@@ -60,6 +75,11 @@ v1::Alert ToProto(const alert::AlertRecord& record) {
   out.set_advice(alert.advice);
   out.set_fired_unix_ns(static_cast<uint64_t>(record.fired_unix_ns));
   out.set_resolved_unix_ns(static_cast<uint64_t>(record.resolved_unix_ns));
+  out.set_incident(alert.incident);
+  for (const auto& [name, value] : alert::AllLabels(record)) (*out.mutable_labels())[name] = value;
+  for (const auto& [name, value] : alert.annotations) (*out.mutable_annotations())[name] = value;
+  out.set_action(alert.action);
+  if (silences != nullptr && alert.state == alert::AlertState::kFiring) AddSilences(alert, *silences, &out);
   return out;
 }
 

@@ -22,6 +22,16 @@ Result<const SignalInfo*> CheckSignal(const std::string& name) {
   return info;
 }
 
+using ProtoLabels = google::protobuf::Map<std::string, std::string>;
+
+// All that are wanted are there, with their values.
+bool HasLabels(const ProtoLabels& labels, const ProtoLabels& wanted) {
+  return std::all_of(wanted.begin(), wanted.end(), [&](const auto& label) {
+    const auto it = labels.find(label.first);
+    return it != labels.end() && it->second == label.second;
+  });
+}
+
 void CountFiring(const std::vector<alert::AlertRecord>& firing, v1::Run* run) {
   for (const alert::AlertRecord& record : firing) {
     if (record.alert.run != run->run()) continue;
@@ -90,9 +100,10 @@ Result<v1::ListRunsReply> Queries::ListRuns(const v1::ListRunsRequest& request) 
   const auto firing = options_.alerts->Firing();
   for (const store::RunInfo& info : options_.store->ListRuns()) {
     if (!info.run.starts_with(request.name_prefix())) continue;
-    v1::Run& run = *reply.add_runs();
-    run = ToRun(info);
+    v1::Run run = ToRun(info);
+    if (!HasLabels(run.labels(), request.labels())) continue;
     CountFiring(firing, &run);
+    reply.add_runs()->Swap(&run);
   }
   return reply;
 }
@@ -162,7 +173,8 @@ Result<v1::ListAlertsReply> Queries::ListAlerts(const v1::ListAlertsRequest& req
   }
   for (const alert::AlertRecord& record : records) {
     if (request.firing_only() && record.alert.state != alert::AlertState::kFiring) continue;
-    *reply.add_alerts() = query::ToProto(record);
+    v1::Alert alert = query::ToProto(record, options_.silences);
+    if (HasLabels(alert.labels(), request.labels())) reply.add_alerts()->Swap(&alert);
   }
   return reply;
 }

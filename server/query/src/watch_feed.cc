@@ -8,6 +8,7 @@ namespace foreshock::query {
 
 WatchFeed::WatchFeed(const QueryOptions& options, std::string run, std::vector<uint16_t> signals)
     : run_(std::move(run)),
+      silences_(options.silences),
       signals_(std::move(signals)),
       frames_(options.store->Subscribe(this)),
       alerts_(options.alerts->Subscribe(this)) {}
@@ -41,7 +42,7 @@ void WatchFeed::OnEvent(const store::Origin& origin, const std::shared_ptr<const
 void WatchFeed::OnAlert(const alert::AlertRecord& record) {
   if (record.alert.run != run_) return;
   v1::WatchUpdate update;
-  *update.mutable_alert() = ToProto(record);
+  *update.mutable_alert() = ToProto(record, silences_);
   PushOrOverflow(std::move(update));
 }
 

@@ -34,6 +34,7 @@ class WatchFeed final : public store::Observer, public alert::AlertListener {
 
   static constexpr size_t kCapacity = 4096;
   const std::string run_;
+  const alert::Silences* const silences_;
   const std::vector<uint16_t> signals_;
   BlockingQueue<v1::WatchUpdate> queue_{kCapacity};
   std::atomic<bool> overflow_{false};

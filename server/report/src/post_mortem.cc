@@ -80,7 +80,7 @@ std::string Heads(const RunData& run, const alert::AlertRecord* deciding) {
   return text;
 }
 
-std::string EvidenceText(const alert::Alert& a) {
+std::string EvidenceSentence(const alert::Alert& a) {
   std::string text;
   for (const detect::Evidence& e : a.evidence) {
     text += (text.empty() ? "" : "; ") + Escape(e.name) + " <b>" + Number(e.value) + "</b>";
@@ -137,7 +137,7 @@ std::string PostMortem(const RunData& run) {
   const alert::AlertRecord& told = deciding == nullptr ? *origin : *deciding;
   out += Line("It began", Began(origin->alert));
   if (const std::string heads = Heads(run, deciding); !heads.empty()) out += Line("Heads, in order", heads);
-  if (const std::string evidence = EvidenceText(told.alert); !evidence.empty())
+  if (const std::string evidence = EvidenceSentence(told.alert); !evidence.empty())
     out += Line("Evidence", evidence);
   out += Line("Last checkpoint before it", Checkpoint(*origin));
   out += Line("What was done", Done(run));

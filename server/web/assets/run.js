@@ -62,6 +62,12 @@ function figure(title, meaning, keys) {
   return { box, last, root: el('figure', {}, caption, box) };
 }
 
+// Why nobody is notified of an alert that fires.
+function quieted(a) {
+  if (a.acknowledgement) return [' ', badge('info', `taken by ${a.acknowledgement.author}`)];
+  return a.silences.length ? [' ', badge('info', 'silenced')] : [];
+}
+
 export class RunPage {
   constructor(root, runs, catalogue) {
     Object.assign(this, { root, runs, catalogue, feeds: [], group: new ChartGroup(), layer: 0, seen: new Set(), built: 0 });
@@ -198,7 +204,7 @@ export class RunPage {
     }
     this.seen = new Set([...list.map((a) => a.id), 'seen']);
     // Where the line ends is drawn anew when it has moved by a tenth, not at every step: what has the focus keeps it.
-    const key = JSON.stringify([list.map((a) => [a.id, a.state, a.severity]), run.state, Math.floor(10 * Math.log(run.last_step + 1))]);
+    const key = JSON.stringify([list.map((a) => [a.id, a.state, a.severity, a.silences, a.acknowledgement]), run.state, Math.floor(10 * Math.log(run.last_step + 1))]);
     if (key === this.alertKey) return;
     this.alertKey = key;
     if (!list.length) {
@@ -235,10 +241,11 @@ export class RunPage {
   alertTable(list) {
     const all = this.allAlerts || list.length <= TABLE_ROWS;
     const shown = list.toReversed().slice(0, all ? list.length : TABLE_ROWS);
-    const row = (a) => el('tr', {}, el('td', {}, badge(a.severity, a.severity)), el('th', { scope: 'row' }, a.rule, el('small', {}, place(a))),
+    const row = (a) => el('tr', {}, el('td', {}, badge(a.severity, a.severity), ...quieted(a)), el('th', { scope: 'row' }, a.rule, el('small', {}, place(a))),
       el('td', { class: 'n' }, steps(a.first_step)), el('td', { class: 'n' }, steps(a.fired_step)),
       el('td', { class: 'n' }, a.state === 'firing' ? 'firing' : steps(a.resolved_step)),
-      el('td', { class: 'what' }, a.summary, el('small', {}, a.advice)),
+      el('td', { class: 'what' }, a.summary, a.acknowledgement && a.acknowledgement.comment
+        ? el('small', {}, `${a.acknowledgement.author}: ${a.acknowledgement.comment}`) : '', el('small', {}, a.advice)),
       el('td', {}, ...a.evidence.map((e) => el('div', {}, `${e.name} `, el('b', {}, short(number(e.value))),
         e.has_baseline === false || number(e.baseline) === null ? '' : el('small', {}, `normal ${short(number(e.baseline))}`)))),
       el('td', { class: 'n' }, a.last_checkpoint_step < 0 ? '–' : steps(a.last_checkpoint_step)));

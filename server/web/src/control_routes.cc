@@ -1,10 +1,9 @@
 #include "foreshock/server/web/control_routes.h"
 
-#include <google/protobuf/util/json_util.h>
-
 #include "control_token.h"
 #include "foreshock/json/json.h"
 #include "foreshock/json/writer.h"
+#include "json_body.h"
 #include "params.h"
 
 namespace foreshock::web {
@@ -18,15 +17,8 @@ using http::Response;
 // The body as a message, by the field names of control.proto. Unknown fields are errors.
 template <typename Message>
 Result<Message> Body(const Request& request) {
-  if (request.content_type.substr(0, request.content_type.find(';')) != "application/json") {
-    return Status(Code::kInvalidArgument,
-                  "content_type: \"" + request.content_type + "\", must be application/json");
-  }
   Message message;
-  const auto status = google::protobuf::util::JsonStringToMessage(request.body, &message);
-  if (!status.ok()) {
-    return Status(Code::kInvalidArgument, "body: " + std::string(status.message()));
-  }
+  FS_RETURN_IF_ERROR(ReadJsonBody(request, &message));
   return message;
 }
 

@@ -34,10 +34,24 @@ Response Give(const Result<Message>& result) {
   return Json(json::ToJson(*result));
 }
 
+// label=NAME=VALUE, repeated or with commas: all of them.
+Status ReadLabels(Params* params, google::protobuf::Map<std::string, std::string>* labels) {
+  for (const std::string& text : params->List("label")) {
+    const size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return Status(Code::kInvalidArgument, "label: \"" + text + "\", expected NAME=VALUE");
+    }
+    (*labels)[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return OkStatus();
+}
+
 Response ListRuns(const Queries& queries, const Request& request) {
   Params params(request);
   v1::ListRunsRequest ask;
   ask.set_name_prefix(params.Text("prefix"));
+  if (const Status status = ReadLabels(&params, ask.mutable_labels()); !status.ok())
+    return ErrorResponse(status);
   if (const Status status = params.status(); !status.ok()) return ErrorResponse(status);
   auto reply = queries.ListRuns(ask);
   if (reply.ok()) KeepSeen(request, reply->mutable_runs());
@@ -121,6 +135,8 @@ Response ListAlerts(const Queries& queries, const Request& request) {
   v1::ListAlertsRequest ask;
   ask.set_run(request.Path("run"));
   ask.set_firing_only(params.Flag("firing"));
+  if (const Status status = ReadLabels(&params, ask.mutable_labels()); !status.ok())
+    return ErrorResponse(status);
   if (const Status status = params.status(); !status.ok()) return ErrorResponse(status);
   auto reply = queries.ListAlerts(ask);
   if (reply.ok()) KeepSeen(request, reply->mutable_alerts());

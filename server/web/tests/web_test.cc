@@ -9,6 +9,7 @@
 #include "foreshock/server/http/server.h"
 #include "foreshock/server/web/control_routes.h"
 #include "foreshock/server/web/routes.h"
+#include "foreshock/server/web/silence_routes.h"
 #include "foreshock/tests/history.h"
 
 namespace foreshock::web {
@@ -41,7 +42,11 @@ class WebTest : public testing::Test {
     alert::AlertOptions alert_options;
     alert_options.tick_interval = std::chrono::hours(1);
     alerts_ = *alert::AlertService::Start(alert_options, &history_.store(), &history_.clock());
+    audit_ = *alert::AuditLog::Open(&history_.store(), &history_.clock());
+    silences_ = *alert::Silences::Start({&history_.store(), alerts_.get(), audit_.get(), &history_.clock()});
+    silence_api_ = std::make_unique<control::SilenceApi>(silences_.get(), audit_.get(), &history_.clock());
     query::QueryOptions options;
+    options.silences = silences_.get();
     options.store = &history_.store();
     options.alerts = alerts_.get();
     options.clock = &history_.clock();
@@ -51,6 +56,7 @@ class WebTest : public testing::Test {
     controls_ = *control::Controls::Start(
         {.store = &history_.store(), .outbox = &outgoing_, .clock = &history_.clock(), .seed = 1});
     AddControlRoutes(controls_.get(), "", &routes);
+    AddSilenceRoutes(silence_api_.get(), "", &routes);
     AddMetricsRoute([] { return std::string("up 1\n"); }, &routes);
     AddReportRoute(
         [](const std::vector<std::string>& runs) -> Result<std::string> {
@@ -88,6 +94,9 @@ class WebTest : public testing::Test {
 
   tests::History history_;
   std::unique_ptr<alert::AlertService> alerts_;
+  std::unique_ptr<alert::AuditLog> audit_;
+  std::unique_ptr<alert::Silences> silences_;
+  std::unique_ptr<control::SilenceApi> silence_api_;
   std::unique_ptr<query::Queries> queries_;
   Outgoing outgoing_;
   std::unique_ptr<control::Controls> controls_;
@@ -219,6 +228,58 @@ TEST_F(WebTest, BadPostsAreRefused) {
   EXPECT_EQ(Post("/api/v1/runs/nobody/actions", R"({"kind":"stop"})").code, 404);
   EXPECT_EQ(Post("/api/v1/runs/run/sampling", R"({"sampling":{}})").code, 400);
   EXPECT_TRUE(outgoing_.last.id.empty());
+}
+
+TEST_F(WebTest, SilencesAndAcknowledgementsShowAtTheAlerts) {
+  wire::Hello hello = tests::SmallHello("run");
+  hello.labels = {{"team", "nlp"}};
+  history_.Put(history_.Hello(hello), Loss(1, kNan));
+  history_.Put(history_.Hello("other"), Loss(1, kNan));
+  alerts_->Flush();
+  EXPECT_EQ(Ok("/api/v1/alerts?label=team=nlp")["alerts"].size(), 1u);
+  EXPECT_EQ(Ok("/api/v1/runs?label=team=nlp")["runs"].size(), 1u);
+  EXPECT_EQ(Ok("/api/v1/runs?label=team=cv")["runs"].size(), 0u);
+  EXPECT_EQ(Refused("/api/v1/runs?label=team", 400), "label");
+  const http::ClientResponse made = Post(
+      "/api/v1/silences", R"({"silence":{"run":"ru*","severity":"critical","author":"ada"},"seconds":60})");
+  EXPECT_EQ(made.code, 201) << made.body;
+  const json silence = json::parse(made.body);
+  EXPECT_EQ(silence["state"], "active");
+  EXPECT_EQ(silence["severity"], "critical");
+  EXPECT_TRUE(silence["layer"].is_null());
+  const http::ClientResponse taken =
+      Post("/api/v1/runs/run/acknowledge", R"({"author":"bob","comment":"mine"})");
+  EXPECT_EQ(taken.code, 201) << taken.body;
+  const json alert = Ok("/api/v1/runs/run/alerts")["alerts"][0];
+  EXPECT_EQ(alert["silences"], json::array({silence["id"]}));
+  EXPECT_EQ(alert["acknowledgement"]["author"], "bob");
+  EXPECT_EQ(alert["labels"], json::parse(R"({"team":"nlp"})"));
+  EXPECT_EQ(alert["incident"], alert["id"]);
+  EXPECT_EQ(Ok("/api/v1/silences")["silences"].size(), 2u);
+  const std::string id = silence["id"];
+  EXPECT_EQ(Post("/api/v1/silences/" + id + "/expire", R"({"author":"eve"})").code, 200);
+  EXPECT_EQ(Ok("/api/v1/silences")["silences"].size(), 1u);
+  EXPECT_EQ(Ok("/api/v1/silences?expired=true&run=run")["silences"].size(), 2u);
+  const json trail = Ok("/api/v1/audit?limit=2")["entries"];
+  ASSERT_EQ(trail.size(), 2u);
+  EXPECT_EQ(trail[0]["what"], "silence_expired");
+  EXPECT_EQ(trail[0]["who"], "eve");
+  EXPECT_EQ(Post("/api/v1/silences", R"({"silence":{"run":"r"}})").code, 400) << "has no end";
+  EXPECT_EQ(Post("/api/v1/silences", R"({"silence":{"run":"r"},"seconds":60})", "text/plain").code, 400);
+  EXPECT_EQ(Post("/api/v1/runs/none/acknowledge", "{}").code, 404);
+}
+
+TEST(SilenceRoutes, PostsNeedTheControlToken) {
+  http::Routes routes;
+  const control::SilenceApi nobody(nullptr, nullptr, nullptr);  // not reached
+  AddSilenceRoutes(&nobody, "a token of enough bytes", &routes);
+  for (const char* target : {"/api/v1/silences", "/api/v1/silences/x/expire", "/api/v1/runs/r/acknowledge"}) {
+    http::Request request;
+    request.method = "POST";
+    request.target = target;
+    request.content_type = "application/json";
+    EXPECT_EQ(routes.Dispatch(request).code, 403) << target;
+  }
 }
 
 }  // namespace

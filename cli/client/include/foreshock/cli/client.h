@@ -8,10 +8,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "foreshock/base/result.h"
 #include "foreshock/v1/control.pb.h"
 #include "foreshock/v1/query.pb.h"
+#include "foreshock/wire/recording.h"
 
 namespace foreshock::cli {
 
@@ -47,6 +49,16 @@ class Client {
   virtual Result<v1::DeleteRunReply> DeleteRun(const v1::DeleteRunRequest& request) = 0;
   // Takes as long as the disk does.
   virtual Result<v1::BackupReply> Backup(const v1::BackupRequest& request) = 0;
+  virtual Result<v1::Silence> CreateSilence(const v1::CreateSilenceRequest& request) = 0;
+  virtual Result<v1::ListSilencesReply> Acknowledge(const v1::AcknowledgeRequest& request) = 0;
+  virtual Result<v1::ListSilencesReply> ListSilences(const v1::ListSilencesRequest& request) = 0;
+  virtual Result<v1::Silence> ExpireSilence(const v1::ExpireSilenceRequest& request) = 0;
+  virtual Result<v1::ListAuditReply> ListAudit(const v1::ListAuditRequest& request) = 0;
+
+  // Sends a recording as its processes would have: every Hello begins one, its frames must be numbered from
+  // 1, and a Goodbye (finished) is added to each. Returns when all of it is durable. Sending the same again
+  // adds nothing. The server's refusals come as kInvalidArgument and so on, naming the field.
+  virtual Status SendRecording(const std::vector<wire::RecordingItem>& items) = 0;
 
   // Calls `each` for every update until it returns false, the run ends, or the connection breaks.
   virtual Status Watch(const v1::WatchRequest& request,

@@ -2,6 +2,7 @@
 // `tune` and the server read (docs/import.md).
 #pragma once
 
+#include <functional>
 #include <iosfwd>
 #include <string>
 #include <string_view>
@@ -43,10 +44,14 @@ Result<Imported> ReadLog(std::string_view bytes, const std::string& file_name, c
 // As a recording: JSON lines when `path` ends in .jsonl, else framed.
 std::string ToRecording(const Imported& imported, std::string_view path);
 
-// Reads `from`, writes `to` (whole or not at all), tells on `out` what was taken; warnings on `err`
-// (with options.json in the object). Exit
-// status: 0; 2 when the log cannot be read or holds nothing, or the recording cannot be written.
-int RunImport(const std::string& from, const std::string& to, const ImportOptions& options, std::ostream& out,
-              std::ostream& err);
+// Where an imported run goes besides a file; kInvalidArgument and so on as the receiver says.
+using SendImported = std::function<Status(const Imported& imported)>;
+
+// Reads `from`, writes `to` (whole or not at all; empty: no file), hands it to `send` (may be empty), tells
+// on `out` what was taken; warnings on `err` (with options.json in the object). Exit status: 0; 1 when the
+// receiver refuses it; 2 when the log cannot be read or holds nothing, or the recording cannot be written; 3
+// when the receiver does not answer.
+int RunImport(const std::string& from, const std::string& to, const ImportOptions& options,
+              const SendImported& send, std::ostream& out, std::ostream& err);
 
 }  // namespace foreshock::cli

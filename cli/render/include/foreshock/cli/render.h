@@ -29,6 +29,8 @@ std::string RenderSeries(const v1::SeriesPoints& points, std::optional<uint32_t>
 // Layers x heads of one signal at one step: blocks with colour, numbers otherwise.
 std::string RenderHeads(const v1::StepReply& reply, const std::string& signal, const Style& style);
 
+std::string RenderSilences(const v1::ListSilencesReply& reply, const Style& style);
+std::string RenderAudit(const v1::ListAuditReply& reply, const Style& style);
 std::string RenderActions(const v1::ListActionsReply& reply, const Style& style);
 std::string EventLine(const v1::Event& event, const Style& style);
 std::string RenderStatus(const v1::ServerStatus& status, const Style& style);

@@ -15,6 +15,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,10 +32,14 @@ namespace foreshock::alert {
 struct AlertRecord {
   Alert alert;                  // state firing or resolved
   std::string last_checkpoint;  // path, as the trainer told it, of alert.last_checkpoint_step
+  std::map<std::string, std::string> run_labels;  // as the trainer gave them; those of the firing to the end
   int64_t fired_unix_ns = 0;
   int64_t resolved_unix_ns = 0;  // 0: still firing
   std::string resolved_because;  // empty: the signals calmed down. "run finished", "newer attempt", ...
 };
+
+// The run's labels, and over them the user's rule's.
+std::map<std::string, std::string> AllLabels(const AlertRecord& record);
 
 class AlertListener {
  public:

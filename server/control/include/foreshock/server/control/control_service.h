@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "foreshock/server/control/controls.h"
+#include "foreshock/server/control/silence_api.h"
 #include "foreshock/server/upkeep/upkeep.h"
 
 namespace grpc {
@@ -20,7 +21,7 @@ class ControlService {
  public:
   // All must outlive the service. The gate says who may act on which runs; null: everybody on all.
   static std::unique_ptr<ControlService> Create(Controls* controls, upkeep::Upkeep* upkeep,
-                                                const auth::Gate* gate = nullptr);
+                                                const SilenceApi* silences, const auth::Gate* gate = nullptr);
   virtual ~ControlService() = default;
   // For rpc::Server::Start; lives as long as this.
   virtual grpc::Service* service() = 0;

@@ -16,6 +16,7 @@
 
 #include "foreshock/base/clock.h"
 #include "foreshock/base/result.h"
+#include "foreshock/server/alert/audit.h"
 #include "foreshock/server/ingest/outbox.h"
 #include "foreshock/server/store/store.h"
 #include "foreshock/v1/control.pb.h"
@@ -26,7 +27,8 @@ struct ControlOptions {
   store::Store* store = nullptr;  // this and the next two: not owned, must outlive the Controls
   ingest::Outbox* outbox = nullptr;
   const Clock* clock = nullptr;
-  uint64_t seed = 0;  // for action ids; 0: from the system
+  alert::AuditLog* audit = nullptr;  // not owned; hears of what is proposed and refused; null: nobody
+  uint64_t seed = 0;                 // for action ids; 0: from the system
   // Rules act only where both hold: this, and for `stop` also allow_rule_stop.
   bool allow_rule_actions = false;
   bool allow_rule_stop = false;

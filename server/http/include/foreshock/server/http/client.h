@@ -27,5 +27,6 @@ struct ClientResponse {
 Result<ClientResponse> Get(const std::string& url, const ClientOptions& options = {});
 Result<ClientResponse> Post(const std::string& url, const std::string& body, const std::string& content_type,
                             const ClientOptions& options = {});
+Result<ClientResponse> Delete(const std::string& url, const ClientOptions& options = {});
 
 }  // namespace foreshock::http

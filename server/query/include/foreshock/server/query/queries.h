@@ -10,17 +10,19 @@
 #include "foreshock/base/clock.h"
 #include "foreshock/base/result.h"
 #include "foreshock/server/alert/alert_service.h"
+#include "foreshock/server/alert/silences.h"
 #include "foreshock/server/store/store.h"
 #include "foreshock/v1/query.pb.h"
 
 namespace foreshock::query {
 
 struct QueryOptions {
-  store::Store* store = nullptr;  // this and the next two: not owned, must outlive the Queries
+  store::Store* store = nullptr;  // this and the next three: not owned, must outlive the Queries
   alert::AlertService* alerts = nullptr;
   const Clock* clock = nullptr;
-  double silent_after_seconds = 120;  // without data and Goodbye: the run is "silent"
-  std::string data_folder;            // for GetStatus
+  const alert::Silences* silences = nullptr;  // not owned; null: nothing is silenced
+  double silent_after_seconds = 120;          // without data and Goodbye: the run is "silent"
+  std::string data_folder;                    // for GetStatus
   // More counters for GetStatus, e.g. ingest's. May be empty.
   std::function<std::map<std::string, uint64_t>()> counters;
 };
@@ -54,7 +56,7 @@ class Queries {
   int64_t started_unix_ns_;
 };
 
-// An alert as query.proto shows it.
-v1::Alert ToProto(const alert::AlertRecord& record);
+// An alert as query.proto shows it; `silences` may be null.
+v1::Alert ToProto(const alert::AlertRecord& record, const alert::Silences* silences);
 
 }  // namespace foreshock::query
