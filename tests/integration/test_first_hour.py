@@ -86,15 +86,16 @@ class FirstHour(harness.Case):
 
     def test_a_package_that_is_missing_or_too_old(self):
         """As the configure step meets it: cmake/Dependencies.cmake asks for every package by this function."""
-        if shutil.which("cmake") is None:
-            self.skipTest("cmake is not installed")
+        if shutil.which("cmake") is None or shutil.which("ninja") is None:
+            self.skipTest("cmake or ninja is not installed")
 
         def configured(lines):
             (self.folder / "CMakeLists.txt").write_text(
                 f"cmake_minimum_required(VERSION 3.20)\nproject(p NONE)\ninclude({SOURCE}/cmake/Need.cmake)\n{lines}\n")
             build = self.folder / "b"
             shutil.rmtree(build, ignore_errors=True)
-            return subprocess.run(["cmake", "-S", self.folder, "-B", build], capture_output=True, text=True, check=False)
+            return subprocess.run(["cmake", "-G", "Ninja", "-S", self.folder, "-B", build], capture_output=True, text=True,
+                                  check=False)
 
         (self.folder / "FindOldThing.cmake").write_text("set(OldThing_FOUND TRUE)\nset(OldThing_VERSION 3.12.4)\n")
         (self.folder / "FindCapital.cmake").write_text("set(Capital_FOUND TRUE)\nset(CAPITAL_VERSION 3.0.1)\n")
