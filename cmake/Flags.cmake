@@ -29,7 +29,8 @@ if(FORESHOCK_SANITIZE MATCHES "thread")
   list(APPEND FORESHOCK_TEST_ENVIRONMENT
     "TSAN_OPTIONS=ignore_noninstrumented_modules=1 suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp")
 elseif(FORESHOCK_SANITIZE)
-  list(APPEND FORESHOCK_TEST_ENVIRONMENT UBSAN_OPTIONS=print_stacktrace=1)
+  list(APPEND FORESHOCK_TEST_ENVIRONMENT UBSAN_OPTIONS=print_stacktrace=1
+    "LSAN_OPTIONS=print_suppressions=0 suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp")
 endif()
 
 find_program(CCACHE_PROGRAM ccache)
