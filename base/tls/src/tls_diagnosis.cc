@@ -12,6 +12,7 @@
 #include <ctime>
 #include <system_error>
 
+#include "foreshock/base/socket.h"
 #include "foreshock/base/tls_identity.h"
 #include "tls_error.h"
 
@@ -67,19 +68,6 @@ class Socket {
   const int fd_;
 };
 
-// False when the time is over.
-bool WaitFor(int fd, short events, SteadyTime deadline) {
-  for (;;) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return false;
-    pollfd poll{fd, events, 0};
-    const int n = ::poll(&poll, 1, static_cast<int>(left.count()));
-    if (n > 0) return true;
-    if (n == 0 || errno != EINTR) return false;
-  }
-}
-
 Result<std::unique_ptr<Socket>> Dial(const std::string& address, SteadyTime deadline) {
   const Endpoint endpoint = Split(address);
   addrinfo hints{};
@@ -98,7 +86,7 @@ Result<std::unique_ptr<Socket>> Dial(const std::string& address, SteadyTime dead
     int error = ::connect(socket->fd(), at->ai_addr, at->ai_addrlen) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
       socklen_t size = sizeof error;
-      if (!WaitFor(socket->fd(), POLLOUT, deadline)) {
+      if (!WaitForSocket(socket->fd(), POLLOUT, deadline)) {
         error = ETIMEDOUT;
       } else {
         ::getsockopt(socket->fd(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -172,7 +160,7 @@ class Probe {
       error_ = SSL_get_error(ssl_.get(), n);
       const short events = error_ == SSL_ERROR_WANT_WRITE ? POLLOUT : POLLIN;
       if (error_ != SSL_ERROR_WANT_READ && error_ != SSL_ERROR_WANT_WRITE) return n;
-      if (!WaitFor(fd, events, deadline_)) return -1;
+      if (!WaitForSocket(fd, events, deadline_)) return -1;
     }
   }
 

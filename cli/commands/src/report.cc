@@ -1,28 +1,17 @@
 // foreshock report RUN... [-o FILE] [--png FILE]
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-
 #include "commands.h"
 #include "common.h"
+#include "foreshock/base/file.h"
 #include "foreshock/cli/picture.h"
 #include "foreshock/json/writer.h"
 
 namespace foreshock::cli {
 namespace {
 
-// Writes beside the target and renames, so that a page is whole or not there.
 Status WritePage(const std::string& path, const std::string& page) {
   if (page.empty()) return Status(Code::kDataLoss, "the server sent an empty page");
-  const std::string part = path + ".part";
-  const auto wrong = [&] { return Status(Code::kIo, "output: " + path + ": " + std::strerror(errno)); };
-  FILE* file = std::fopen(part.c_str(), "wb");
-  if (file == nullptr) return wrong();
-  const bool written = std::fwrite(page.data(), 1, page.size(), file) == page.size();
-  if (std::fclose(file) == 0 && written && std::rename(part.c_str(), path.c_str()) == 0) return OkStatus();
-  const Status status = wrong();
-  std::remove(part.c_str());
-  return status;
+  const Status written = WriteFileAtomically(PosixFileSystem(), path, page);
+  return written.ok() ? written : Status(Code::kIo, "output: " + path + ": " + written.message());
 }
 
 class Report final : public Command {

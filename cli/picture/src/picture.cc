@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "browser.h"
+#include "foreshock/base/file.h"
 
 namespace foreshock::cli {
 namespace {
@@ -41,13 +42,6 @@ class WorkFolder {
   fs::path path_;
 };
 
-std::string ReadAll(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 // The height that the page's script measured, or a screenful.
 int HeightOf(const std::string& dom) {
   constexpr std::string_view kKey = "data-height=\"";
@@ -76,8 +70,6 @@ std::vector<std::string> BrowserWords(const std::string& browser, const fs::path
   words.insert(words.begin(), {"setpriv", "--reuid=" + nobody, "--regid=" + nobody, "--clear-groups", "--"});
   return words;
 }
-
-bool IsPng(const fs::path& path) { return ReadAll(path).substr(0, 8) == "\x89PNG\r\n\x1a\n"; }
 
 }  // namespace
 
@@ -113,18 +105,17 @@ Status DrawPage(const std::string& browser, const std::string& html, const std::
   auto measure = BrowserWords(browser, work.path(), options.width_pixels, 1000);
   measure.insert(measure.end(), {"--dump-dom", address});
   FS_RETURN_IF_ERROR(RunProgram(browser, measure, dom.string(), options.timeout));
-  auto draw = BrowserWords(browser, work.path(), options.width_pixels, HeightOf(ReadAll(dom)));
+  const auto drawn = ReadWholeFile(PosixFileSystem(), dom.string());
+  const int height = HeightOf(drawn.ok() ? *drawn : "");
+  auto draw = BrowserWords(browser, work.path(), options.width_pixels, height);
   draw.insert(draw.end(), {"--screenshot=" + picture.string(), address});
   FS_RETURN_IF_ERROR(RunProgram(browser, draw, dom.string(), options.timeout));
-  if (!IsPng(picture)) return Status(Code::kUnavailable, "--png: " + browser + " drew no picture");
-  std::error_code error;
-  const fs::path part = png_path + ".part";
-  fs::copy_file(picture, part, fs::copy_options::overwrite_existing, error);
-  if (!error) fs::rename(part, png_path, error);
-  if (!error) return OkStatus();
-  std::error_code ignored;
-  fs::remove(part, ignored);
-  return Status(Code::kIo, "--png: " + png_path + ": " + error.message());
+  const auto bytes = ReadWholeFile(PosixFileSystem(), picture.string());
+  if (!bytes.ok() || !bytes->starts_with("\x89PNG\r\n\x1a\n")) {
+    return Status(Code::kUnavailable, "--png: " + browser + " drew no picture");
+  }
+  const Status written = WriteFileAtomically(PosixFileSystem(), png_path, *bytes);
+  return written.ok() ? written : Status(Code::kIo, "--png: " + png_path + ": " + written.message());
 }
 
 }  // namespace foreshock::cli

@@ -2,11 +2,10 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include "foreshock/base/advice.h"
+#include "foreshock/base/file.h"
 #include "foreshock/cli/supervisor.h"
 #include "foreshock/json/writer.h"
 #include "ready.h"
@@ -85,14 +84,8 @@ std::string AsText(const UpOptions& options, const Addresses& addresses) {
 
 // Whole or not there: waiters look for the file.
 Status WriteReadyFile(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
-  std::ofstream out(part);
-  out << text << "\n";
-  out.close();
-  if (!out || std::rename(part.c_str(), path.c_str()) != 0) {
-    return Status(Code::kIo, "ready-file: " + path + ": cannot be written");
-  }
-  return OkStatus();
+  if (WriteFileAtomically(PosixFileSystem(), path, text + "\n").ok()) return OkStatus();
+  return Status(Code::kIo, "ready-file: " + path + ": cannot be written");
 }
 
 Status Prepare(UpOptions* options) {

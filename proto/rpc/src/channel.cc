@@ -1,4 +1,3 @@
-#include <arpa/inet.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/tls_certificate_provider.h>
@@ -8,6 +7,7 @@
 #include <fstream>
 #include <mutex>
 
+#include "foreshock/base/socket.h"
 #include "foreshock/base/tls_diagnosis.h"
 #include "foreshock/base/tls_identity.h"
 #include "foreshock/rpc/grpc_channel.h"
@@ -22,13 +22,6 @@ constexpr int kMaxReconnectMs = 10'000;
 
 constexpr std::chrono::seconds kDiagnosisLasts{5};
 constexpr std::chrono::milliseconds kDiagnosisTimeout{1000};
-
-// What no resolver decides: 127.evil.example is a name like any other.
-bool IsThisMachine(const std::string& host) {
-  in_addr v4{};
-  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
-  return host == "localhost" || host == "[::1]";
-}
 
 // Judged at every reading: the file may change. gRPC ends the process over a header with other bytes.
 Result<std::string> TokenOf(const ChannelOptions& options) {
@@ -45,7 +38,9 @@ Result<std::string> TokenOf(const ChannelOptions& options) {
     if (c <= ' ' || c > '~') return Status(Code::kInvalidArgument, "token: has bytes that no token has");
   }
   const std::string host = options.address.substr(0, options.address.rfind(':'));
-  if (token.empty() || options.tls || IsThisMachine(host)) return token;
+  // A bare IPv6 address has brackets: what is before the last colon of another is not all of it.
+  const bool here = host == "[::1]" || (host.find(':') == std::string::npos && IsLoopback(host));
+  if (token.empty() || options.tls || here) return token;
   return Status(Code::kInvalidArgument, "token: would travel unencrypted to " + options.address +
                                             "; give --tls, or --tls-ca with the CA of its certificate");
 }

@@ -84,11 +84,7 @@ class SilencesImpl final : public Silences, public AlertListener {
   Result<std::vector<Silence>> Acknowledge(const AcknowledgeOptions& ask) override {
     if (ask.run.empty()) return Status(Code::kInvalidArgument, "run: empty, name a run");
     const double seconds = ask.seconds == 0 ? kUsualAcknowledgementSeconds : ask.seconds;
-    if (!(seconds > 0 && seconds <= static_cast<double>(kLongestDays) * 86'400)) {
-      return Status(Code::kInvalidArgument, "seconds: " + std::to_string(seconds) +
-                                                ", more than 0, at most " + std::to_string(kLongestDays) +
-                                                " days");
-    }
+    FS_RETURN_IF_ERROR(CheckSilenceLength(seconds));
     std::vector<Alert> meant;
     for (const AlertRecord& record : options_.alerts->Firing()) {
       const Alert& alert = record.alert;
@@ -272,6 +268,13 @@ SilenceState StateOf(const Silence& silence, int64_t now_unix_ns) {
   // What somebody ended stays ended, whatever the clock says later.
   if (!silence.ended_by.empty() || now_unix_ns >= silence.ends_unix_ns) return SilenceState::kExpired;
   return now_unix_ns < silence.starts_unix_ns ? SilenceState::kPending : SilenceState::kActive;
+}
+
+Status CheckSilenceLength(double seconds) {
+  constexpr double kMost = static_cast<double>(Silences::kLongestDays) * 86'400;
+  if (seconds > 0 && seconds <= kMost) return OkStatus();
+  return Status(Code::kInvalidArgument, "seconds: " + std::to_string(seconds) + ", more than 0, at most " +
+                                            std::to_string(Silences::kLongestDays) + " days");
 }
 
 bool Covers(const Silence& s, const Alert& alert) {

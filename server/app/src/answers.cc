@@ -101,10 +101,9 @@ Result<std::unique_ptr<Answers>> StartAnswers(const AppOptions& options, const a
   web::AddGuard(&security.gate(), std::move(names), &routes);
   AddHealthRoute([&history] { return history.health(); }, &security.gate(), &routes);
   web::AddQueryRoutes(answers->queries.get(), &routes);
-  const std::string guarded_already;
-  web::AddControlRoutes(history.controls.get(), guarded_already, &routes);
-  web::AddUpkeepRoutes(history.upkeep.get(), guarded_already, &routes);
-  web::AddSilenceRoutes(answers->silence_api.get(), guarded_already, &routes);
+  web::AddControlRoutes(history.controls.get(), &routes);
+  web::AddUpkeepRoutes(history.upkeep.get(), &routes);
+  web::AddSilenceRoutes(answers->silence_api.get(), &routes);
   web::AddPageRoutes(&routes);
   web::AddMetricsRoute([metrics = answers->exporter.get()] { return metrics->Scrape(); }, &routes);
   web::AddReportRoute(render, &routes);

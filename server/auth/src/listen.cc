@@ -2,27 +2,14 @@
 
 #include <charconv>
 
+#include "foreshock/base/socket.h"
+
 namespace foreshock::auth {
 namespace {
 
 Status Malformed(std::string_view field, std::string_view address) {
   return Status(Code::kInvalidArgument, std::string(field) + ": '" + std::string(address) +
                                             "', must be HOST:PORT with a port of 0 to 65535");
-}
-
-// Four numbers of 0 to 255.
-bool IsIpv4(std::string_view host) {
-  int parts = 0;
-  while (true) {
-    const size_t dot = host.find('.');
-    const std::string_view part = host.substr(0, dot);
-    unsigned value = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    if (part.empty() || error != std::errc() || end != part.data() + part.size() || value > 255) return false;
-    ++parts;
-    if (dot == std::string_view::npos) return parts == 4;
-    host.remove_prefix(dot + 1);
-  }
 }
 
 }  // namespace
@@ -43,10 +30,6 @@ Result<HostPort> ParseHostPort(std::string_view field, std::string_view address)
   const bool number = error == std::errc() && end == port.data() + port.size() && !port.empty();
   if (host.empty() || !number || out.port < 0 || out.port > 65535) return Malformed(field, address);
   return out;
-}
-
-bool IsLoopback(std::string_view host) {
-  return host == "localhost" || host == "::1" || (host.starts_with("127.") && IsIpv4(host));
 }
 
 Status CheckListen(std::string_view field, const HostPort& address, const Protection& protection) {

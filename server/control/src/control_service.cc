@@ -17,8 +17,6 @@ grpc::Status Give(Result<Message> result, Message* reply) {
   return grpc::Status::OK;
 }
 
-std::string IssuerOr(const std::string& issuer) { return issuer.empty() ? "operator" : issuer; }
-
 class ControlServiceImpl final : public ControlService, public v1::Control::Service {
  public:
   ControlServiceImpl(Controls* controls, upkeep::Upkeep* upkeep, const SilenceApi* silences,
@@ -74,12 +72,12 @@ class ControlServiceImpl final : public ControlService, public v1::Control::Serv
   grpc::Status DeleteRun(grpc::ServerContext* context, const v1::DeleteRunRequest* request,
                          v1::DeleteRunReply*) override {
     if (const Status may = May(*context, Scope::kControl, request->run()); !may.ok()) return rpc::ToGrpc(may);
-    return rpc::ToGrpc(upkeep_.DeleteRun(request->run(), request->force(), IssuerOr(request->issuer())));
+    return rpc::ToGrpc(upkeep_.DeleteRun(request->run(), request->force(), request->issuer()));
   }
   grpc::Status Backup(grpc::ServerContext* context, const v1::BackupRequest* request,
                       v1::BackupReply* reply) override {
     if (const Status may = MayForAllRuns(*context, Scope::kControl); !may.ok()) return rpc::ToGrpc(may);
-    const auto info = upkeep_.Backup(request->name(), IssuerOr(request->issuer()));
+    const auto info = upkeep_.Backup(request->name(), request->issuer());
     if (!info.ok()) return rpc::ToGrpc(info.status());
     reply->set_folder(info->folder);
     reply->set_bytes(info->bytes);

@@ -1,5 +1,6 @@
 #include "foreshock/server/control/rule_actions.h"
 
+#include <algorithm>
 #include <charconv>
 #include <deque>
 #include <map>
@@ -9,6 +10,7 @@
 
 #include "foreshock/base/logging.h"
 #include "foreshock/server/detect/rule_info.h"
+#include "foreshock/server/detect/user_rule.h"
 
 namespace foreshock::control {
 namespace {
@@ -165,7 +167,9 @@ Status CheckOnCritical(const std::string& rule, const std::string& action) {
   if (detect::FindRule(rule) == nullptr) {
     return Status(Code::kInvalidArgument, "'" + rule + "': not a built-in rule (docs/rules/README.md)");
   }
-  if (action == "enable_qk_norm" || action == "checkpoint" || action == "stop") return OkStatus();
+  const auto& known = detect::UserRuleActions();
+  const bool is_known = std::find(known.begin(), known.end(), action) != known.end();
+  if (is_known && action != "qk_clip") return OkStatus();
   const std::string clip = "qk_clip ";
   double logit = 0;
   const char* end = action.data() + action.size();

@@ -37,13 +37,6 @@ Result<std::optional<int32_t>> IndexFrom(const char* field, bool given, uint32_t
   return Status(Code::kInvalidArgument, std::string(field) + ": " + std::to_string(value) + ", too large");
 }
 
-Status CheckLength(double seconds) {
-  constexpr double kMost = static_cast<double>(alert::Silences::kLongestDays) * 86'400;
-  if (seconds > 0 && seconds <= kMost) return OkStatus();
-  return Status(Code::kInvalidArgument, "seconds: " + std::to_string(seconds) + ", more than 0, at most " +
-                                            std::to_string(alert::Silences::kLongestDays) + " days");
-}
-
 v1::Silence SilenceToProto(const alert::Silence& s, int64_t now) {
   v1::Silence out;
   out.set_id(s.id);
@@ -88,7 +81,7 @@ Result<v1::Silence> SilenceApi::Create(const v1::CreateSilenceRequest& request) 
   wanted.starts_unix_ns = static_cast<int64_t>(in.starts_unix_ns());
   wanted.ends_unix_ns = static_cast<int64_t>(in.ends_unix_ns());
   if (request.seconds() != 0) {
-    FS_RETURN_IF_ERROR(CheckLength(request.seconds()));
+    FS_RETURN_IF_ERROR(alert::CheckSilenceLength(request.seconds()));
     const int64_t from = std::max(wanted.starts_unix_ns, clock_->WallNanos());
     wanted.ends_unix_ns = from + static_cast<int64_t>(request.seconds() * 1e9);
   }

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "foreshock/base/socket.h"
+
 namespace foreshock::http {
 namespace {
 
@@ -30,18 +32,6 @@ void Describe(const sockaddr_storage& address, std::string* ip, int* port) {
     *port = ntohs(v6.sin6_port);
   }
   *ip = text;
-}
-
-bool WaitUntil(int fd, short events, std::chrono::steady_clock::time_point deadline) {
-  for (;;) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return false;
-    pollfd poll{fd, events, 0};
-    const int n = ::poll(&poll, 1, static_cast<int>(left.count()));
-    if (n > 0) return true;
-    if (n == 0 || errno != EINTR) return false;
-  }
 }
 
 }  // namespace
@@ -77,13 +67,13 @@ bool Connection::Accept(const TlsContext& tls) {
 
 bool Connection::AwaitRequest(std::chrono::milliseconds timeout) {
   const bool waiting = taken_ < buffer_.size() || (ssl_ != nullptr && SSL_pending(ssl_) > 0);
-  if (!waiting && !WaitUntil(fd_, POLLIN, std::chrono::steady_clock::now() + timeout)) return false;
+  if (!waiting && !WaitForSocket(fd_, POLLIN, std::chrono::steady_clock::now() + timeout)) return false;
   deadline_ = std::chrono::steady_clock::now() + deadlines_.request;
   answering_ = false;
   return true;
 }
 
-bool Connection::Wait(short events) const { return WaitUntil(fd_, events, deadline_); }
+bool Connection::Wait(short events) const { return WaitForSocket(fd_, events, deadline_); }
 
 template <typename Call>
 ssize_t Connection::Retry(short plain_events, Call call) {

@@ -53,19 +53,34 @@ class Hook {
   std::unique_ptr<http::Server> server_;
 };
 
+// Debian's Alertmanager, which passes on at once whatever it is told.
+class RealAlertmanager {
+ public:
+  RealAlertmanager(const std::string& folder, int hook_port, bool send_resolved) {
+    const std::string config = folder + "/alertmanager.yml";
+    std::ofstream(config)
+        << "route:\n  receiver: hook\n  group_by: ['...']\n  group_wait: 0s\n  group_interval: 1s\n"
+           "  repeat_interval: 24h\nreceivers:\n- name: hook\n  webhook_configs:\n"
+           "  - url: http://127.0.0.1:"
+        << hook_port << "/hook\n"
+        << (send_resolved ? "    send_resolved: true\n" : "");
+    program_ = std::make_unique<tests::Program>(std::vector<std::string>{
+        "prometheus-alertmanager", "--config.file=" + config, "--storage.path=" + folder + "/alertmanager",
+        "--cluster.listen-address=", "--web.listen-address=127.0.0.1:0"});
+    url_ = "http://127.0.0.1:" + std::to_string(tests::PortOf(program_->WaitForLine("Listening on")));
+  }
+  const std::string& url() const { return url_; }
+  std::string output() { return program_->output(); }
+
+ private:
+  std::unique_ptr<tests::Program> program_;
+  std::string url_;
+};
+
 TEST(Alertmanager, PassesOnOneFiringAndOneResolvedAcrossARestart) {
   tests::History history;
   Hook hook;
-  const std::string config = history.folder() + "/alertmanager.yml";
-  std::ofstream(config)
-      << "route:\n  receiver: hook\n  group_by: ['...']\n  group_wait: 0s\n  group_interval: 1s\n"
-         "  repeat_interval: 24h\nreceivers:\n- name: hook\n  webhook_configs:\n"
-         "  - url: http://127.0.0.1:"
-      << hook.port() << "/hook\n    send_resolved: true\n";
-  tests::Program alertmanager({"prometheus-alertmanager", "--config.file=" + config,
-                               "--storage.path=" + history.folder() + "/alertmanager",
-                               "--cluster.listen-address=", "--web.listen-address=127.0.0.1:0"});
-  const int port = tests::PortOf(alertmanager.WaitForLine("Listening on"));
+  RealAlertmanager alertmanager(history.folder(), hook.port(), true);
 
   std::unique_ptr<alert::AlertService> alerts;
   std::unique_ptr<Notifier> notifier;
@@ -74,7 +89,7 @@ TEST(Alertmanager, PassesOnOneFiringAndOneResolvedAcrossARestart) {
     NotifyOptions options;
     Target target;
     target.kind = TargetKind::kAlertmanager;
-    target.url = "http://127.0.0.1:" + std::to_string(port);
+    target.url = alertmanager.url();
     target.heartbeat = true;
     options.targets = {target};
     options.store = &history.store();
@@ -113,17 +128,8 @@ TEST(Alertmanager, PassesOnOneFiringAndOneResolvedAcrossARestart) {
 TEST(Alertmanager, SilencesAreCopiedAndEnded) {
   tests::History history;
   Hook hook;
-  const std::string config = history.folder() + "/alertmanager.yml";
-  std::ofstream(config)
-      << "route:\n  receiver: hook\n  group_by: ['...']\n  group_wait: 0s\n  group_interval: 1s\n"
-         "  repeat_interval: 24h\nreceivers:\n- name: hook\n  webhook_configs:\n"
-         "  - url: http://127.0.0.1:"
-      << hook.port() << "/hook\n";
-  tests::Program alertmanager({"prometheus-alertmanager", "--config.file=" + config,
-                               "--storage.path=" + history.folder() + "/alertmanager",
-                               "--cluster.listen-address=", "--web.listen-address=127.0.0.1:0"});
-  const std::string url =
-      "http://127.0.0.1:" + std::to_string(tests::PortOf(alertmanager.WaitForLine("Listening on")));
+  RealAlertmanager alertmanager(history.folder(), hook.port(), false);
+  const std::string& url = alertmanager.url();
   const Clock& clock = SystemClock::Instance();
   auto alerts = *alert::AlertService::Start({}, &history.store(), &clock);
   auto audit = *alert::AuditLog::Open(&history.store(), &clock);

@@ -26,6 +26,8 @@ bool IsNameCharacter(char c) {
          c == '-';
 }
 
+std::string NameOf(const std::string& issuer) { return issuer.empty() ? "operator" : issuer; }
+
 Status CheckName(const std::string& name) {
   const bool good = !name.empty() && name.size() <= kMostNameBytes && name[0] != '.' &&
                     !std::string_view(name).ends_with(kUnfinished) &&
@@ -64,7 +66,7 @@ class UpkeepImpl final : public Upkeep {
           "run: " + run +
               " is going on, or was within the hour: stop its trainer first, or force the deletion");
     }
-    return Delete(info, "by hand, " + issuer, &Counters::deleted_by_hand, force);
+    return Delete(info, "by hand, " + NameOf(issuer), &Counters::deleted_by_hand, force);
   }
 
   Result<BackupInfo> Backup(const std::string& name, const std::string& issuer) override {
@@ -80,12 +82,13 @@ class UpkeepImpl final : public Upkeep {
     const Result<uint64_t> bytes = options_.store->Backup(info.folder);
     if (!bytes.ok()) {
       Count(&Counters::failures);
-      LogError(kLog, "backup failed", {{"folder", info.folder}, {"by", issuer}, {"error", bytes.status()}});
+      LogError(kLog, "backup failed",
+               {{"folder", info.folder}, {"by", NameOf(issuer)}, {"error", bytes.status()}});
       return bytes.status();
     }
     info.bytes = *bytes;
     Count(&Counters::backups);
-    LogInfo(kLog, "backup written", {{"folder", info.folder}, {"by", issuer}, {"bytes", info.bytes}});
+    LogInfo(kLog, "backup written", {{"folder", info.folder}, {"by", NameOf(issuer)}, {"bytes", info.bytes}});
     return info;
   }
 

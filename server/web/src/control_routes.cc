@@ -1,8 +1,6 @@
 #include "foreshock/server/web/control_routes.h"
 
-#include "control_token.h"
 #include "foreshock/json/json.h"
-#include "foreshock/json/writer.h"
 #include "json_body.h"
 #include "params.h"
 
@@ -61,19 +59,17 @@ Response SetSampling(Controls* controls, const Request& request) {
   return status.ok() ? Json(200, v1::SetSamplingReply()) : ErrorResponse(status);
 }
 
-std::string IssuerOf(const std::string& issuer) { return issuer.empty() ? "operator" : issuer; }
-
 Response DeleteRun(upkeep::Upkeep* upkeep, const Request& request) {
   const auto ask = BodyOfRun<v1::DeleteRunRequest>(request);
   if (!ask.ok()) return ErrorResponse(ask.status());
-  const Status status = upkeep->DeleteRun(ask->run(), ask->force(), IssuerOf(ask->issuer()));
+  const Status status = upkeep->DeleteRun(ask->run(), ask->force(), ask->issuer());
   return status.ok() ? Json(200, v1::DeleteRunReply()) : ErrorResponse(status);
 }
 
 Response Backup(upkeep::Upkeep* upkeep, const Request& request) {
   const auto ask = Body<v1::BackupRequest>(request);
   if (!ask.ok()) return ErrorResponse(ask.status());
-  const auto info = upkeep->Backup(ask->name(), IssuerOf(ask->issuer()));
+  const auto info = upkeep->Backup(ask->name(), ask->issuer());
   if (!info.ok()) return ErrorResponse(info.status());
   v1::BackupReply reply;
   reply.set_folder(info->folder);
@@ -81,38 +77,22 @@ Response Backup(upkeep::Upkeep* upkeep, const Request& request) {
   return Json(201, reply);
 }
 
-// The handler for those who carry the token.
 template <typename Part>
-http::Handler Guarded(Part* part, const std::string& control_token,
-                      Response (*answer)(Part*, const Request&)) {
-  return [part, control_token, answer](const Request& request) {
-    if (!control_token.empty() && !CarriesToken(control_token, request)) {
-      return ErrorResponse(Status(Code::kPermissionDenied,
-                                  "authorization: acting needs the header 'Bearer TOKEN' with the server's "
-                                  "control token (control_token_file)"));
-    }
-    return answer(part, request);
-  };
+http::Handler Bind(Part* part, Response (*answer)(Part*, const Request&)) {
+  return [part, answer](const Request& request) { return answer(part, request); };
 }
 
 }  // namespace
 
-void AddControlRoutes(Controls* controls, const std::string& control_token, http::Routes* routes) {
-  routes->Get("/api/v1/runs/{run}/actions",
-              [controls](const Request& request) { return ListActions(controls, request); });
-  routes->Post("/api/v1/runs/{run}/actions", Guarded(controls, control_token, Act));
-  routes->Post("/api/v1/runs/{run}/sampling", Guarded(controls, control_token, SetSampling));
-  routes->Get("/api/v1/control", [control_token](const Request& request) {
-    json::Writer out;
-    out.BeginObject().Key("token_configured").Bool(!control_token.empty());
-    out.Key("token_given").Bool(CarriesToken(control_token, request)).EndObject();
-    return Response{200, "application/json", out.Take() + "\n"};
-  });
+void AddControlRoutes(Controls* controls, http::Routes* routes) {
+  routes->Get("/api/v1/runs/{run}/actions", Bind(controls, ListActions));
+  routes->Post("/api/v1/runs/{run}/actions", Bind(controls, Act));
+  routes->Post("/api/v1/runs/{run}/sampling", Bind(controls, SetSampling));
 }
 
-void AddUpkeepRoutes(upkeep::Upkeep* upkeep, const std::string& control_token, http::Routes* routes) {
-  routes->Post("/api/v1/runs/{run}/delete", Guarded(upkeep, control_token, DeleteRun));
-  routes->Post("/api/v1/backups", Guarded(upkeep, control_token, Backup));
+void AddUpkeepRoutes(upkeep::Upkeep* upkeep, http::Routes* routes) {
+  routes->Post("/api/v1/runs/{run}/delete", Bind(upkeep, DeleteRun));
+  routes->Post("/api/v1/backups", Bind(upkeep, Backup));
 }
 
 }  // namespace foreshock::web

@@ -126,7 +126,8 @@ TEST(GuardWithoutTokens, AStrangersPageGetsNothing) {
   EXPECT_EQ(ask("GET", "rebound.evil.example:7070"), 403);
   EXPECT_EQ(ask("GET", "127.0.0.1.evil.example"), 403);
   EXPECT_EQ(ask("POST", "localhost:7070", "http://localhost:7070"), 200);
-  EXPECT_EQ(ask("POST", "127.0.0.1:7070", "https://foreshock.example"), 200) << "a proxy's name, from external_url";
+  EXPECT_EQ(ask("POST", "127.0.0.1:7070", "https://foreshock.example"), 200)
+      << "a proxy's name, from external_url";
   EXPECT_EQ(ask("POST", "localhost:7070", "https://evil.example"), 403);
   EXPECT_EQ(ask("POST", "localhost:7070", "null"), 403);
 }

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "foreshock/server/web/control_routes.h"
+#include "foreshock/server/web/guard.h"
 #include "foreshock/tests/history.h"
 
 namespace foreshock::web {
@@ -87,7 +88,9 @@ class TokenTest : public testing::Test {
     history_.Put(history_.Hello("run"), tests::Loss(2, 1));
     controls_ = *control::Controls::Start(
         {.store = &history_.store(), .outbox = &outgoing_, .clock = &history_.clock(), .seed = 1});
-    AddControlRoutes(controls_.get(), token, &routes_);
+    gate_ = std::make_unique<auth::Gate>(auth::GateOptions{.control_token = token});
+    AddGuard(gate_.get(), {}, &routes_);
+    AddControlRoutes(controls_.get(), &routes_);
   }
   int Act(const std::string& authorization, const char* what = "actions",
           const char* body = R"({"kind":"stop"})") {
@@ -106,6 +109,7 @@ class TokenTest : public testing::Test {
   tests::History history_;
   Nowhere outgoing_;
   std::unique_ptr<control::Controls> controls_;
+  std::unique_ptr<auth::Gate> gate_;
   http::Routes routes_;
 };
 
@@ -116,21 +120,23 @@ TEST_F(TokenTest, WithATokenOnlyWhoCarriesItActs) {
         "bearer sixteen-bytes-or-more", "sixteen-bytes-or-more", "Basic sixteen-bytes-or-more"}) {
     EXPECT_EQ(Act(wrong), 403) << wrong;
     EXPECT_EQ(Act(wrong, "sampling", R"({"sampling":{"row_stride":2}})"), 403) << wrong;
-    EXPECT_EQ(Control(wrong), nlohmann::json::parse(R"({"token_configured":true,"token_given":false})"))
+    EXPECT_EQ(Control(wrong),
+              nlohmann::json::parse(R"({"token_configured":true,"token_given":false,"token_known":false})"))
         << wrong;
   }
   EXPECT_EQ(outgoing_.actions + outgoing_.samplings, 0);
   EXPECT_EQ(Act("Bearer sixteen-bytes-or-more"), 201);
   EXPECT_EQ(outgoing_.actions, 1);
   EXPECT_EQ(Control("Bearer sixteen-bytes-or-more"),
-            nlohmann::json::parse(R"({"token_configured":true,"token_given":true})"));
+            nlohmann::json::parse(R"({"token_configured":true,"token_given":true,"token_known":true})"));
   EXPECT_EQ(Get(routes_, "/api/v1/runs/run/actions").code, 200) << "reading needs none";
 }
 
 TEST_F(TokenTest, WithoutATokenNothingCarriesIt) {
   Start("");
   EXPECT_EQ(Act(""), 201);
-  EXPECT_EQ(Control("Bearer "), nlohmann::json::parse(R"({"token_configured":false,"token_given":false})"));
+  EXPECT_EQ(Control("Bearer "),
+            nlohmann::json::parse(R"({"token_configured":false,"token_given":false,"token_known":false})"));
 }
 
 }  // namespace

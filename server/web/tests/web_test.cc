@@ -8,6 +8,7 @@
 #include "foreshock/server/http/client.h"
 #include "foreshock/server/http/server.h"
 #include "foreshock/server/web/control_routes.h"
+#include "foreshock/server/web/guard.h"
 #include "foreshock/server/web/routes.h"
 #include "foreshock/server/web/silence_routes.h"
 #include "foreshock/tests/history.h"
@@ -55,8 +56,8 @@ class WebTest : public testing::Test {
     AddQueryRoutes(queries_.get(), &routes);
     controls_ = *control::Controls::Start(
         {.store = &history_.store(), .outbox = &outgoing_, .clock = &history_.clock(), .seed = 1});
-    AddControlRoutes(controls_.get(), "", &routes);
-    AddSilenceRoutes(silence_api_.get(), "", &routes);
+    AddControlRoutes(controls_.get(), &routes);
+    AddSilenceRoutes(silence_api_.get(), &routes);
     AddMetricsRoute([] { return std::string("up 1\n"); }, &routes);
     AddReportRoute(
         [](const std::vector<std::string>& runs) -> Result<std::string> {
@@ -271,8 +272,10 @@ TEST_F(WebTest, SilencesAndAcknowledgementsShowAtTheAlerts) {
 
 TEST(SilenceRoutes, PostsNeedTheControlToken) {
   http::Routes routes;
+  const auth::Gate gate({.control_token = "a token of enough bytes"});
+  AddGuard(&gate, {}, &routes);
   const control::SilenceApi nobody(nullptr, nullptr, nullptr);  // not reached
-  AddSilenceRoutes(&nobody, "a token of enough bytes", &routes);
+  AddSilenceRoutes(&nobody, &routes);
   for (const char* target : {"/api/v1/silences", "/api/v1/silences/x/expire", "/api/v1/runs/r/acknowledge"}) {
     http::Request request;
     request.method = "POST";

@@ -45,6 +45,9 @@ SilenceState StateOf(const Silence& silence, int64_t now_unix_ns);
 // Whatever the time is.
 bool Covers(const Silence& silence, const Alert& alert);
 
+// kInvalidArgument unless a silence may last so long.
+Status CheckSilenceLength(double seconds);
+
 struct AcknowledgeOptions {
   std::string run;    // exact, required
   std::string alert;  // id; empty: all that fire of the run

@@ -17,10 +17,6 @@ struct HostPort {
 // "127.0.0.1:7071", "localhost:0", "[::1]:7071". kInvalidArgument naming `field` otherwise.
 Result<HostPort> ParseHostPort(std::string_view field, std::string_view address);
 
-// Whether only this machine can reach it: 127.0.0.0/8, ::1, "localhost". Other names count as reachable: what
-// they resolve to may change.
-bool IsLoopback(std::string_view host);
-
 struct Protection {
   bool tls = false;     // the port speaks TLS
   bool tokens = false;  // calls without a known token are refused

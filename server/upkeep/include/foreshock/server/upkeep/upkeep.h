@@ -37,7 +37,7 @@ struct BackupInfo {
   uint64_t bytes = 0;
 };
 
-// Thread-safe.
+// Thread-safe. `issuer` is who asks, for the log; empty: "operator".
 class Upkeep {
  public:
   static std::unique_ptr<Upkeep> Start(const UpkeepOptions& options);

@@ -1,16 +1,13 @@
 // The HTTP side of silences, acknowledgements and the audit trail: docs/api.md describes it.
 #pragma once
 
-#include <string>
-
 #include "foreshock/server/control/silence_api.h"
 #include "foreshock/server/http/routes.h"
 
 namespace foreshock::web {
 
 // GET and POST /api/v1/silences, POST /api/v1/silences/{id}/expire, POST /api/v1/runs/{run}/acknowledge, GET
-// /api/v1/audit. Posts as those of AddControlRoutes: application/json, and the control token where there is
-// one. `api` must outlive the routes.
-void AddSilenceRoutes(const control::SilenceApi* api, const std::string& control_token, http::Routes* routes);
+// /api/v1/audit. Posts as those of AddControlRoutes. `api` must outlive the routes.
+void AddSilenceRoutes(const control::SilenceApi* api, http::Routes* routes);
 
 }  // namespace foreshock::web
