@@ -97,6 +97,8 @@ function(_foreshock_check_headers target suffix)
   if(units)
     add_library(header_${suffix} OBJECT EXCLUDE_FROM_ALL ${units})
     target_link_libraries(header_${suffix} PRIVATE foreshock_flags ${target})
+    target_compile_options(header_${suffix} PRIVATE -O0 -g0)
+    set_target_properties(header_${suffix} PROPERTIES UNITY_BUILD OFF)  # alone is the point
     add_dependencies(check_headers header_${suffix})
   endif()
 endfunction()
