@@ -62,6 +62,7 @@ Result<std::unique_ptr<Client>> ServerArgs::Connect() const {
   FS_RETURN_IF_ERROR(CheckRange("timeout-ms", timeout_ms, 1, 3'600'000));
   ClientOptions options = options_;
   options.timeout_ms = static_cast<int>(timeout_ms);
+  if (options.server.empty()) options.server = ClientOptions().server;
   return Client::Create(options);
 }
 

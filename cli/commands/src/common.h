@@ -24,6 +24,9 @@ class ServerArgs {
  public:
   void Declare(ArgSink& sink);
   Result<std::unique_ptr<Client>> Connect() const;
+  // Before Declare: there is no default server, so that server() tells whether one was named. Connect goes to
+  // the default all the same.
+  void LeaveUnnamed() { options_.server.clear(); }
   bool json() const { return json_; }
   const std::string& server() const { return options_.server; }
 

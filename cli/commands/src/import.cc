@@ -39,6 +39,7 @@ class Import final : public Command {
                       "COLUMN=SIGNAL or COLUMN=SIGNAL[LAYER,HEAD], `COLUMN=` leaves it out; may be repeated");
           sink.Option("--head-dim", &head_dim_, "of the model, when the log has values of heads");
           sink.Flag("--notify", &notify_, "let the server notify people of the past run's alerts");
+          server_.LeaveUnnamed();
           server_.Declare(sink);
         }};
   }
@@ -60,8 +61,7 @@ class Import final : public Command {
   // By the flag: the variable alone does not make an import into a file go to a server, too.
   bool ServerWasNamed() const {
     const char* variable = std::getenv("FORESHOCK_SERVER");
-    return server_.server() != ClientOptions().server &&
-           (variable == nullptr || server_.server() != std::string(variable));
+    return !server_.server().empty() && (variable == nullptr || server_.server() != std::string(variable));
   }
 
   Status Send(const Imported& imported) {

@@ -153,6 +153,8 @@ std::string AlertBook::OpenIncident() const {
   const Alert* first = nullptr;
   for (const auto& [name, rule] : state_.rules) {
     if (!rule.alert || rule.alert->state != AlertState::kFiring) continue;
+    // What is for the record may stay for the whole run: it holds no incident open.
+    if (rule.alert->severity == Severity::kInfo) continue;
     if (!first || rule.alert->fired_step < first->fired_step) first = &*rule.alert;
   }
   return first ? first->incident : std::string();

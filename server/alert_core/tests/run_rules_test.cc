@@ -186,6 +186,36 @@ TEST(DeadPlateau, NeverLearningIsWorthAnInfo) {
   EXPECT_NE(FirstFiring(scenario.Play(), "dead_plateau", Severity::kInfo), nullptr) << Dump(scenario.Play());
 }
 
+// The loss stops at step 200, as with a learning rate that is far too large.
+Scenario::Curve StopsEarly() {
+  return [](double t) { return 3.15 + 2.4 * std::exp(-t / 40) + 0.05 * Noise(21, t); };
+}
+
+TEST(DeadPlateau, StoppedEarlyUnderSaturatedHeadsIsCritical) {
+  Scenario scenario({.steps = 3000});
+  scenario.Scalar(kLoss, StopsEarly()).AllHeads(kSaturatedRowFraction, [](double) { return 0.9; });
+  const auto events = scenario.Play();
+  const AlertEvent* fired = FirstFiring(events, "dead_plateau", Severity::kCritical);
+  ASSERT_NE(fired, nullptr) << Dump(events);
+  EXPECT_LE(fired->step, 2000);
+  EXPECT_LE(fired->alert.first_evidence_step, 340);
+  EXPECT_TRUE(FiresAtEnd(events, "dead_plateau"));
+}
+
+TEST(DeadPlateau, StoppedEarlyAloneAndSaturatedHeadsAloneAreNot) {
+  Scenario converged({.steps = 3000});
+  converged.Scalar(kLoss, StopsEarly());
+  EXPECT_EQ(FirstFiring(converged.Play(), "dead_plateau"), nullptr) << Dump(converged.Play());
+  Scenario learns({.steps = 3000});  // a large model that lives saturated
+  learns.Scalar(kLoss, [](double t) { return 5.5 * std::pow(1 + t / 20, -0.2) + 0.05 * Noise(22, t); })
+      .AllHeads(kSaturatedRowFraction, [](double) { return 0.9; });
+  EXPECT_EQ(FirstFiring(learns.Play(), "dead_plateau"), nullptr) << Dump(learns.Play());
+  Scenario fine_tuned({.steps = 3000});
+  fine_tuned.Scalar(kLoss, [](double t) { return (t < 40 ? 2.2 : 1.95) + 0.02 * Noise(23, t); })
+      .AllHeads(kSaturatedRowFraction, [](double) { return 0.9; });
+  EXPECT_EQ(FirstFiring(fine_tuned.Play(), "dead_plateau", Severity::kCritical), nullptr);
+}
+
 TEST(LossSpike, SingleBatchIsInfoAndNoiseIsNothing) {
   Scenario spike;
   spike.Scalar(kLoss, Then(1.2, 2000, 20, {4.8, 1.2}));
@@ -344,6 +374,32 @@ TEST(GuardMissing, ResumedWithoutItsStateIsCriticalUntilItIsOn) {
   EXPECT_EQ(fired->step, 1000);
   EXPECT_FALSE(FiresAtEnd(events, "guard_missing"));
   EXPECT_EQ(FirstFiring(Scenario().Event(1000, Kind::kGuardOn).Play(), "guard_missing"), nullptr);
+}
+
+TEST(GuardActive, IsForTheRecordWhileALayerIsSwitched) {
+  Scenario scenario;
+  scenario.Event(1000, Kind::kGuardOn, 1).Event(1200, Kind::kGuardOn, 0);
+  const auto events = scenario.Play();
+  const AlertEvent* fired = FirstFiring(events, "guard_active", Severity::kInfo);
+  ASSERT_NE(fired, nullptr) << Dump(events);
+  EXPECT_EQ(fired->step, 1000);
+  EXPECT_EQ(fired->alert.layer, 1);
+  EXPECT_TRUE(FiresAtEnd(events, "guard_active"));
+  scenario.Event(1400, Kind::kGuardOff, 1).Event(1600, Kind::kGuardOff, 0);
+  const auto ended = scenario.Play();
+  EXPECT_FALSE(FiresAtEnd(ended, "guard_active")) << Dump(ended);
+  EXPECT_EQ(ended.back().step, 1600) << Dump(ended);
+  EXPECT_EQ(FirstFiring(Scenario({.qk_norm = true}).Play(), "guard_active"), nullptr);
+}
+
+TEST(GuardActive, HoldsNoIncidentOpen) {
+  Scenario scenario;
+  scenario.Event(500, Kind::kGuardOn, 0);
+  scenario.Scalar(kLoss, [](double t) { return t < 2000 ? 1.5 + 0.05 * Noise(24, t) : kNan; });
+  const auto events = scenario.Play();
+  const AlertEvent* fired = FirstFiring(events, "non_finite");
+  ASSERT_NE(fired, nullptr) << Dump(events);
+  EXPECT_EQ(fired->alert.incident, fired->alert.id);
 }
 
 TEST(Restart, RebuiltEngineGoesOnExactlyAsTheOldOne) {

@@ -15,7 +15,6 @@ namespace {
 // collapsed from 5e-4 on.
 constexpr double kWarning = 1e-4;
 constexpr double kCritical = 4e-4;
-constexpr double kSignificance = 6;
 
 class DeltaError final : public Rule {
  public:
@@ -24,45 +23,52 @@ class DeltaError final : public Rule {
 
   std::optional<std::vector<Finding>> Judge(const StepView& step, const RunContext& context) override {
     if (!step.Heads(kDeltaError).any) return std::nullopt;
+    if (context.new_phase()) bias_.Restart();
     bias_.Push(step.Heads(kDeltaError));
     std::vector<Finding> findings;
-    size_t worst = 0, heads = 0;
-    double most = 0;
-    for (size_t head = 0; head < step.all_heads(); ++head) {
-      const SignedBias::State& state = bias_.state(head);
-      const double size = state.significance >= kSignificance ? std::abs(state.level) : 0;
-      bias_.Mark(head, size >= kWarning, step.step());
-      if (size < kWarning) continue;
-      ++heads;
-      if (size <= 1.5 * most) continue;
-      most = size;
-      worst = head;
-    }
-    if (heads > 0) findings.push_back(Make(step, context, worst, heads));
+    Worst worst;
+    for (size_t head = 0; head < step.all_heads(); ++head) Look(step, context, head, &worst);
+    if (worst.heads > 0) findings.push_back(Make(step, worst));
     return findings;
   }
 
  private:
-  Finding Make(const StepView& step, const RunContext& context, size_t head, size_t heads) const {
+  struct Worst {
+    size_t head = 0, heads = 0;
+    bool critical = false;
+    double size = 0;
+  };
+
+  void Look(const StepView& step, const RunContext& context, size_t head, Worst* worst) {
     const SignedBias::State& state = bias_.state(head);
-    // With QK normalization on, the error has no way into the logits.
-    const bool harmless = context.logits_bounded(head / step.heads());
-    const bool critical = std::abs(state.level) >= kCritical && !harmless;
-    Finding finding = HeadFinding(step, head, critical ? Severity::kCritical : Severity::kWarning);
+    const double size = state.significance >= SignedBias::kSignificance ? std::abs(state.level) : 0;
+    bias_.Mark(head, size >= kWarning, step.step());
+    if (size < kWarning) return;
+    // With QK normalization on, or a guard that would switch it on, the error has no way into the logits.
+    const bool critical = size >= kCritical && state.steady && !context.contained(head / step.heads());
+    ++worst->heads;
+    const bool more = critical != worst->critical ? critical : size > 1.5 * worst->size;
+    if (!more) return;
+    worst->head = head;
+    worst->critical = critical;
+    worst->size = size;
+  }
+
+  Finding Make(const StepView& step, const Worst& worst) const {
+    const SignedBias::State& state = bias_.state(worst.head);
+    Finding finding =
+        HeadFinding(step, worst.head, worst.critical ? Severity::kCritical : Severity::kWarning);
     if (state.since >= 0) finding.first_step = state.since;
     finding.value = state.level;
     finding.baseline = 0;
-    finding.evidence = {
-        {"delta_error", state.level, 0},
-        {"its standard errors", state.significance, 0},
-        {"delta_error_sign_mean",
-         step.Heads(kDeltaErrorSignMean).any ? step.Heads(kDeltaErrorSignMean).ValueOrNan(head)
-                                             : std::nan(""),
-         0},
-        {"heads", static_cast<double>(heads), 0}};
-    finding.summary = "delta of " + Place(step, head) + " is off by " + Percent(state.level) +
+    const HeadValues& signs = step.Heads(kDeltaErrorSignMean);
+    finding.evidence = {{"delta_error", state.level, 0},
+                        {"its standard errors", state.significance, 0},
+                        {"delta_error_sign_mean", signs.any ? signs.ValueOrNan(worst.head) : std::nan(""), 0},
+                        {"heads", static_cast<double>(worst.heads), 0}};
+    finding.summary = "delta of " + Place(step, worst.head) + " is off by " + Percent(state.level) +
                       " of its mean size, to one side: rows of dS do not sum to zero";
-    if (heads > 1) finding.summary += "; " + std::to_string(heads) + " heads in all";
+    if (worst.heads > 1) finding.summary += "; " + std::to_string(worst.heads) + " heads in all";
     return finding;
   }
 

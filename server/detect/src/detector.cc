@@ -14,6 +14,7 @@ class Detector::Impl {
   Impl(const RunInfo& info, const DetectorOptions& options) : view_(info), context_(info, options) {
     Add(MakeNonFinite());
     Add(MakeGuardMissing());
+    Add(MakeGuardActive());
     Add(MakeTwoWriters());
     Add(MakeRoundingBias(info));
     Add(MakeDeltaError(info));
@@ -23,7 +24,7 @@ class Detector::Impl {
     Add(MakeTiedRowsRising(info));
     Add(MakeEntropyCollapse(info));
     Add(MakeLossDivergence());
-    Add(MakeDeadPlateau());
+    Add(MakeDeadPlateau(info));
     Add(MakeLossSpike());
     Add(MakeGradNormSpike());
     Add(MakeLossScaleCollapse());
@@ -73,6 +74,7 @@ class Detector::Impl {
   void Ask(Rule* rule, std::vector<Verdict>* verdicts) {
     if (auto findings = rule->Judge(view_, context_)) {
       verdicts->push_back({rule->name(), view_.step(), *std::move(findings)});
+      rule->Inform(&context_);
     }
   }
 

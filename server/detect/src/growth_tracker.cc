@@ -100,6 +100,7 @@ void GrowthTracker::Update(int64_t step, std::span<const double> logs) {
     if (!std::isfinite(slopes_[head])) continue;
     Features& f = features_[head];
     f.slope = slopes_[head];
+    f.rate = f.slope * log_age / static_cast<double>(step - start->step);
     f.z = (f.slope - (relative ? between.median : 0)) / usual;
     f.growth = growth(head) - median_growth;
     f.level = relative ? logs[head] - median_log_ : f.growth;

@@ -23,6 +23,7 @@ class GrowthTracker {
  public:
   struct Features {
     double slope = 0, z = 0, level = 0, growth = 0;
+    double rate = 0;  // of the log value, a step, over the same window as slope
     double score = 0;
   };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace foreshock::detect {
 
@@ -29,6 +30,14 @@ double HeadWindows::Level(size_t head) const {
   values_.clear();
   for (size_t age = 0; age < std::min<size_t>(recent_, count_[head]); ++age) values_.push_back(At(head, age));
   return MedianInPlace(values_);
+}
+
+double HeadWindows::Largest(size_t head) const {
+  const size_t n = std::min<size_t>(recent_, count_[head]);
+  if (n == 0) return std::numeric_limits<double>::quiet_NaN();
+  float largest = At(head, 0);
+  for (size_t age = 1; age < n; ++age) largest = std::max(largest, At(head, age));
+  return largest;
 }
 
 Baseline HeadWindows::Get(size_t head) const {

@@ -25,6 +25,8 @@ class HeadWindows {
 
   // NaN before the first value.
   double Level(size_t head) const;
+  // Of the newest `recent` values; NaN before the first.
+  double Largest(size_t head) const;
   // count 0 until the window holds more than `recent` values.
   Baseline Get(size_t head) const;
   // How many values are behind Get().

@@ -32,6 +32,9 @@ constexpr double kStirring = 0.5;   // from this score on, a head's first eviden
 constexpr double kDirected = 0.15;  // of the update's norm along the leading direction, mean of 10 samples
 // An alarmed head is calm again when its logits, or its lead over the median head, fell to this share.
 constexpr double kCalm = 0.5;
+// By how many factors of e the norm of W_Q would still grow, at the alarm's pace, until the loss goes: median
+// of the recorded collapses, and what all but the outermost lay between (docs/design/2026-11-30-trust.md).
+constexpr double kFolds = 1.75, kLeastFolds = 0.6, kMostFolds = 3.6;
 
 class QkRunaway final : public Rule {
  public:
@@ -62,9 +65,16 @@ class QkRunaway final : public Rule {
     }
     if (step.Heads(kSaturatedRowFraction).any) saturated_.PushAll(step.Heads(kSaturatedRowFraction));
     PushShares(step, &share_);
-    for (size_t head = 0; head < states_.size(); ++head) JudgeHead(step, context, head);
+    stirs_.assign(step.layers(), false);
+    for (size_t head = 0; head < states_.size(); ++head) {
+      JudgeHead(step, context, head);
+      const State& state = states_[head];
+      if (state.stirring_since >= 0 || state.alarmed_at >= 0) stirs_[head / step.heads()] = true;
+    }
     return Findings(step);
   }
+
+  void Inform(RunContext* context) const override { context->SetStirs(stirs_); }
 
  private:
   struct State {
@@ -74,6 +84,7 @@ class QkRunaway final : public Rule {
     int warned = 0;               // samples in a row at the warning score
     int64_t alarmed_at = -1;      // -1: not alarmed
     double alarm_logit = 0, alarm_level = 0;
+    double alarm_rate = 0;  // growth of log wq_sigma1 a step; 0 where the logits alone were looked at
   };
 
   void Update(const HeadValues& values, int64_t step, GrowthTracker* tracker) {
@@ -129,11 +140,34 @@ class QkRunaway final : public Rule {
       state.alarmed_at = step.step();
       state.alarm_logit = logit;
       state.alarm_level = Level(state, head);
+      state.alarm_rate = state.by_logits ? 0 : wq_.features()[head].rate;
     }
   }
 
   bool Calm(const State& state, size_t head, double logit) const {
     return logit < kCalm * state.alarm_logit || Level(state, head) < kCalm * state.alarm_level;
+  }
+
+  // When the loss will go, as far as the pace at the alarm tells. Nothing once that is past.
+  static void AddStepsLeft(const StepView& step, const State& state, Finding* finding) {
+    if (state.alarmed_at < 0 || !(state.alarm_rate > 0)) return;
+    const auto passed = static_cast<double>(step.step() - state.alarmed_at);
+    const auto left = [&](double folds) {
+      return std::max(0.0, std::round(folds / state.alarm_rate - passed));
+    };
+    const double most = left(kMostFolds);
+    if (!(most > 0)) return;
+    finding->evidence.push_back({"steps left, estimated", left(kFolds), kNan});
+    finding->evidence.push_back({"steps left, at least", left(kLeastFolds), kNan});
+    finding->evidence.push_back({"steps left, at most", most, kNan});
+    finding->summary += "; at this pace the loss goes in about " + Rounded(left(kFolds)) + " steps (" +
+                        Rounded(left(kLeastFolds)) + " to " + Rounded(most) + ")";
+  }
+
+  // Two digits: the estimate knows no more.
+  static std::string Rounded(double steps) {
+    const double unit = steps < 100 ? 1 : std::pow(10, std::floor(std::log10(steps)) - 1);
+    return std::to_string(static_cast<int64_t>(std::round(steps / unit) * unit));
   }
 
   // The head that was alarmed first stands for the others; of several at one step, the one that grows most.
@@ -174,6 +208,7 @@ class QkRunaway final : public Rule {
                       " times the median head, growing as the " + Short(f.slope) +
                       "th power of the run's age";
     if (alarmed > 1) finding.summary += "; " + std::to_string(alarmed) + " heads in all";
+    if (severity == Severity::kCritical) AddStepsLeft(step, state, &finding);
     return finding;
   }
 
@@ -182,6 +217,7 @@ class QkRunaway final : public Rule {
   MovingMeans share_;
   std::vector<State> states_;
   std::vector<double> logs_;
+  std::vector<bool> stirs_;  // a layer
 };
 
 }  // namespace

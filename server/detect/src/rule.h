@@ -19,6 +19,8 @@ class Rule {
   virtual std::string_view name() const = 0;
   // No value: the step held nothing for this rule to look at. An empty vector: looked, nothing is wrong.
   virtual std::optional<std::vector<Finding>> Judge(const StepView& step, const RunContext& context) = 0;
+  // After Judge: leaves in the context what rules judged later, or at the next step, may want to know.
+  virtual void Inform(RunContext* /*context*/) const {}
   // As Detector::Tick; most rules have nothing to say.
   virtual std::optional<std::vector<Finding>> Tick(double /*seconds*/, const RunContext& /*context*/) {
     return std::nullopt;

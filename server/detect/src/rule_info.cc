@@ -13,12 +13,15 @@ constexpr RuleInfo kRules[] = {
      "Stop. Find the first module that is not finite at this step; resume from the last checkpoint."},
     {"guard_missing", 1, 1, "training resumed without the guard's state although the guard was on",
      "Stop, load guard.state_dict() beside the model's, resume."},
+    {"guard_active", 1, 1, "the guard has switched QK normalization on",
+     "Nothing at once: the runaway is held, at a small price in loss. Look for what drove it, and keep "
+     "guard.state_dict() with every checkpoint."},
     {"two_writers", 1, 1, "two live processes send as the same rank of the attempt",
      "Stop one of them: they may write the same checkpoints, and what the rules see is a mixture of both. "
      "Give "
      "each process its own rank, or its own attempt."},
     {"rounding_bias", 1, 3,
-     "the attention output is rounded to one side, or its error is larger than rounding",
+     "the attention output is rounded to one side, or its error is larger than rounding makes",
      "Compare the attention kernel with an fp32 reference on this head; keep P*V accumulation in fp32, or "
      "use the "
      "dynamic-maximum softmax. With QK normalization on, the error has no way into the logits."},
@@ -41,8 +44,11 @@ constexpr RuleInfo kRules[] = {
      "Look at the head's logits and at qk_runaway. Alone it can be a head that specialises."},
     {"loss_divergence", 1, 3, "the loss rose beyond noise and stays there",
      "Stop and resume from a checkpoint before the first evidence; what fired earlier says what to change."},
-    {"dead_plateau", 1, 3, "the loss stands still far above its best, or never fell",
-     "The run does not learn any more: stop it, resume from a checkpoint before the rise."},
+    {"dead_plateau", 1, 3,
+     "the loss stands still: far above its best, from the start, or under saturated heads",
+     "The run does not learn any more: stop it, resume from a checkpoint before that, with a smaller "
+     "learning "
+     "rate if no other cause is known."},
     {"loss_spike", 1, 10, "single batches with a loss far above the level",
      "Look at the batch. Nothing to do when the loss is back."},
     {"grad_norm_spike", 1, 10, "the gradient norm is far above what is usual for this run",

@@ -16,13 +16,14 @@ std::unique_ptr<Rule> MakeDeltaError(const RunInfo& info);
 std::unique_ptr<Rule> MakeEntropyCollapse(const RunInfo& info);
 std::unique_ptr<Rule> MakeLossSpike();
 std::unique_ptr<Rule> MakeLossDivergence();
-std::unique_ptr<Rule> MakeDeadPlateau();
+std::unique_ptr<Rule> MakeDeadPlateau(const RunInfo& info);
 std::unique_ptr<Rule> MakeGradNormSpike();
 std::unique_ptr<Rule> MakeLossScaleCollapse();
 std::unique_ptr<Rule> MakeNonFinite();
 std::unique_ptr<Rule> MakeStalled();
 std::unique_ptr<Rule> MakeUnmonitored();
 std::unique_ptr<Rule> MakeGuardMissing();
+std::unique_ptr<Rule> MakeGuardActive();
 std::unique_ptr<Rule> MakeTwoWriters();
 
 }  // namespace foreshock::detect

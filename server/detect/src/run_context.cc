@@ -20,6 +20,7 @@ RunContext::RunContext(const RunInfo& info, const DetectorOptions& options)
       switched_(info.layers),
       guarded_(info.layers, info.qk_norm),
       bounded_(info.layers),
+      stirs_(info.layers),
       logit_bound_(std::sqrt(static_cast<double>(info.head_dim))),
       logits_(size_t{info.layers} * info.heads, 0, kRecentLogits) {}
 
@@ -27,6 +28,7 @@ void RunContext::Advance(const StepView& step) {
   step_ = step.step();
   std::fill(switched_.begin(), switched_.end(), false);
   any_switched_ = false;
+  new_phase_ = false;
   ++samples_since_disturbance_;
   for (const StepEvent& event : step.events()) {
     switch (event.kind) {
@@ -40,6 +42,7 @@ void RunContext::Advance(const StepView& step) {
       case StepEvent::Kind::kPhase:
         disturbed_step_ = step_;
         samples_since_disturbance_ = 0;
+        new_phase_ = true;
         break;
       case StepEvent::Kind::kFinished:
       case StepEvent::Kind::kFailed:
@@ -61,9 +64,16 @@ void RunContext::SetGuard(int32_t layer, bool on) {
     if (guarded_[l] != on) switched_[l] = true;
     guarded_[l] = on;
   }
+  const auto layers = static_cast<size_t>(std::count(guarded_.begin(), guarded_.end(), true));
+  guarded_layers_ = info_.qk_norm ? 0 : layers;
   any_switched_ = true;
   disturbed_step_ = step_;
   samples_since_disturbance_ = 0;
+}
+
+void RunContext::SetStirs(const std::vector<bool>& layers) {
+  stirs_ = layers;
+  any_stirs_ = std::find(stirs_.begin(), stirs_.end(), true) != stirs_.end();
 }
 
 void RunContext::TrackLogits(const StepView& step) {

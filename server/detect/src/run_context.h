@@ -33,11 +33,24 @@ class RunContext {
   // norms of such a layer move nothing. Also true of the first steps, when logits are small for another
   // reason.
   bool logits_bounded(size_t layer) const { return guarded_[layer] || bounded_[layer]; }
+  // QK normalization was switched on in some layer while the run was watched: a guard is at work in it.
+  bool guard_at_work() const { return guarded_layers_ > 0; }
+  size_t guarded_layers() const { return guarded_layers_; }  // switched on in, as events told
+  // Some head of the layer grows away from the others, or has done so and is not calm again: effects, in the
+  // words of qk_runaway, up to one sample old.
+  bool stirs(size_t layer) const { return stirs_[layer]; }
+  bool any_stirs() const { return any_stirs_; }
+  void SetStirs(const std::vector<bool>& layers);
+  // Errors of attention in this layer cannot hurt, as far as anyone can see: its logits are bounded, or a
+  // guard is at work in the run and has found nothing to switch off here, where nothing grows either.
+  bool contained(size_t layer) const { return logits_bounded(layer) || (guard_at_work() && !stirs(layer)); }
   // The recent logit_max of a head, median of 3; NaN before the first.
   double recent_logit(size_t head) const { return logits_.Level(head); }
   // sqrt(head_dim), or 0 when head_dim is unknown.
   double logit_bound() const { return logit_bound_; }
   bool any_guard_switched() const { return any_switched_; }
+  // True at a step of a resume or of a new phase.
+  bool new_phase() const { return new_phase_; }
   // Steps since the last resume, phase change or guard switch; large when there was none.
   int64_t steps_since_disturbance() const { return step_ - disturbed_step_; }
   int64_t samples_since_disturbance() const { return samples_since_disturbance_; }
@@ -53,7 +66,10 @@ class RunContext {
   int64_t samples_since_disturbance_ = 1 << 30;
   bool ended_ = false;
   bool any_switched_ = false;
-  std::vector<bool> switched_, guarded_, bounded_;
+  bool new_phase_ = false;
+  bool any_stirs_ = false;
+  std::vector<bool> switched_, guarded_, bounded_, stirs_;
+  size_t guarded_layers_ = 0;  // of guarded_, without what the model normalises itself
   double logit_bound_;
   LossTrack loss_;
   bool new_loss_level_ = false;

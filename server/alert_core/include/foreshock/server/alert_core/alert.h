@@ -18,7 +18,7 @@ std::string_view AlertStateName(AlertState state);  // "pending", "firing", "res
 
 struct Alert {
   std::string id;  // stable: run/attempt/rule/severity/step of the first evidence; the same after a restart
-  std::string incident;  // id of the first alert of the incident: alerts open at the same time share it
+  std::string incident;  // id of the first alert of the incident: alerts above info that are open together share it
   std::string run;
   std::string attempt;
   std::string rule;
