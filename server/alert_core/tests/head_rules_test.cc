@@ -346,7 +346,7 @@ TEST(DeltaError, RandomErrorsThatBeginAreNoBias) {
     wrong += FirstFiring(all.Play(), "delta_error", Severity::kCritical) != nullptr ? 1 : 0;
   }
   EXPECT_LE(wrong,
-            1);  // one in a hundred, by draws from recorded errors; every second one without the scatter
+            1);  // about one in a hundred is expected
 }
 
 // The guard switches the layer that runs away; the same bias in the other one did nothing so far.
