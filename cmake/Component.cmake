@@ -61,8 +61,6 @@ function(foreshock_test name)
     string(REPLACE "/" "_" dep_suffix "${dep}")
     target_link_libraries(${name} PRIVATE fs_${dep_suffix})
   endforeach()
-  # Tests of one component name their helpers alike, each in its own file.
-  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   if(FORESHOCK_TEST_PCH)
     # A target whose macros differ from the shared header's cannot use it and reads GoogleTest as always.
     target_precompile_headers(${name} REUSE_FROM foreshock_test_pch)

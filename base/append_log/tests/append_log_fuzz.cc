@@ -13,7 +13,7 @@
 namespace foreshock {
 namespace {
 
-constexpr uint32_t kKind = LogKind("FUZZ");
+constexpr uint32_t kFuzzKind = LogKind("FUZZ");
 
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -29,7 +29,7 @@ struct Written {
 
 std::vector<Written> WriteRandomLog(FileSystem& fs, std::mt19937_64& random) {
   LogRecovery recovery;
-  auto writer = AppendLogWriter::Open(fs, "log", kKind, nullptr, &recovery).value();
+  auto writer = AppendLogWriter::Open(fs, "log", kFuzzKind, nullptr, &recovery).value();
   std::vector<Written> records(1 + random() % 30);
   for (size_t i = 0; i < records.size(); ++i) {
     Written& record = records[i];
@@ -71,7 +71,7 @@ void FuzzOnce(uint64_t seed) {
   ASSERT_TRUE(fs.Remove("log").ok());
   ASSERT_TRUE(fs.OpenAppend("log").value()->Append(bytes).ok());
 
-  auto opened = AppendLogReader::Open(fs, "log", kKind);
+  auto opened = AppendLogReader::Open(fs, "log", kFuzzKind);
   ASSERT_TRUE(opened.ok()) << opened.status().ToString();
   size_t next = 0;
   for (;;) {

@@ -8,7 +8,7 @@
 namespace foreshock {
 namespace {
 
-constexpr uint32_t kKind = LogKind("TEST");
+constexpr uint32_t kPowerCutKind = LogKind("TEST");
 
 struct Life {
   std::vector<std::string> recovered;
@@ -19,7 +19,8 @@ Life Boot(FileSystem& fs) {
   Life life;
   LogRecovery recovery;
   auto writer = AppendLogWriter::Open(
-      fs, "dir/log", kKind, [&](const LogRecord& r) { life.recovered.emplace_back(r.payload); }, &recovery);
+      fs, "dir/log", kPowerCutKind, [&](const LogRecord& r) { life.recovered.emplace_back(r.payload); },
+      &recovery);
   EXPECT_TRUE(writer.ok()) << writer.status().ToString();
   EXPECT_EQ(recovery.corrupt_regions, 0u);
   life.writer = std::move(writer).value();

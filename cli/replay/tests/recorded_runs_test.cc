@@ -10,7 +10,7 @@
 namespace foreshock::cli {
 namespace {
 
-std::string Play(const std::string& name) {
+std::string PlayFile(const std::string& name) {
   const char* source = std::getenv("FORESHOCK_SOURCE_DIR");
   const std::string path = std::string(source ? source : ".") + "/cli/replay/tests/data/" + name;
   std::ostringstream out, err;
@@ -35,7 +35,7 @@ int StepOf(const std::string& line) {
 }
 
 TEST(RecordedRuns, RunawayIsNamedAThousandStepsBeforeTheCollapse) {
-  const std::string out = Play("collapse_excerpt.jsonl");
+  const std::string out = PlayFile("collapse_excerpt.jsonl");
   const std::string line = LineWith(out, {"firing", "qk_runaway", "critical"});
   ASSERT_FALSE(line.empty()) << out;
   EXPECT_NE(line.find("\"layer\":1,\"head\":1"), std::string::npos) << line;
@@ -46,7 +46,7 @@ TEST(RecordedRuns, RunawayIsNamedAThousandStepsBeforeTheCollapse) {
 }
 
 TEST(RecordedRuns, ErrorsOfRandomSignWarnBeforeAnyEffect) {
-  const std::string out = Play("noise_excerpt.jsonl");
+  const std::string out = PlayFile("noise_excerpt.jsonl");
   EXPECT_TRUE(LineWith(out, {"rounding_bias", "critical"}).empty()) << out;
   const std::string line = LineWith(out, {"firing", "rounding_bias", "warning"});
   ASSERT_FALSE(line.empty()) << out;
@@ -55,7 +55,7 @@ TEST(RecordedRuns, ErrorsOfRandomSignWarnBeforeAnyEffect) {
 }
 
 TEST(RecordedRuns, ContainedRunEndsWithoutACritical) {
-  const std::string out = Play("contained_excerpt.jsonl");
+  const std::string out = PlayFile("contained_excerpt.jsonl");
   std::istringstream lines(out);
   int open = 0;
   for (std::string line; std::getline(lines, line);) {

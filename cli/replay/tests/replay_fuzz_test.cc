@@ -73,7 +73,7 @@ std::string Damage(std::string bytes, std::mt19937_64* random) {
   return bytes;
 }
 
-void Play(const std::string& bytes, uint64_t seed) {
+void PlayDamaged(const std::string& bytes, uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   const std::string path = testing::TempDir() + "foreshock_replay_fuzz.rec";
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
@@ -88,7 +88,7 @@ TEST(ReplayFuzz, DamagedRecordingsNeverCrash) {
   const uint64_t count = seeds ? std::strtoull(seeds, nullptr, 10) : 150;
   for (uint64_t seed = 0; seed < count; ++seed) {
     std::mt19937_64 random(seed);
-    Play(Damage(seed % 2 == 0 ? TextRecording() : FramedRecording(), &random), seed);
+    PlayDamaged(Damage(seed % 2 == 0 ? TextRecording() : FramedRecording(), &random), seed);
   }
 }
 

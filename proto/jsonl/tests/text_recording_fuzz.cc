@@ -44,7 +44,7 @@ wire::Frame SmallFrame(int64_t step, std::vector<float> values) {
   return frame;
 }
 
-std::vector<wire::RecordingItem> Read(const std::string& text, Status* status) {
+std::vector<wire::RecordingItem> ReadItems(const std::string& text, Status* status) {
   std::vector<wire::RecordingItem> items;
   std::vector<std::string> warnings;
   *status = ReadTextRecording(
@@ -65,7 +65,7 @@ TEST(TextRecordingFuzz, ExtremesComeBack) {
   const std::vector<float> values = {-0.0f, -kInf, std::numeric_limits<float>::denorm_min()};
   for (const int64_t step : steps) text += wire::JsonlLine(SmallHello(), SmallFrame(step, values));
   Status status;
-  const auto items = Read(text, &status);
+  const auto items = ReadItems(text, &status);
   ASSERT_TRUE(status.ok()) << status.ToString();
   ASSERT_EQ(items.size(), 2 + steps.size());
   EXPECT_EQ(std::get<wire::Hello>(items[0]).incarnation, SmallHello().incarnation);
@@ -110,7 +110,7 @@ TEST(TextRecordingFuzz, RandomDamage) {
                         : text.replace(at, std::min(length, text.size() - at), random() % 3, with);
     }
     Status status;
-    const auto items = Read(text, &status);
+    const auto items = ReadItems(text, &status);
     refused += status.ok() ? 0 : 1;
     EXPECT_EQ(status.ok(), status.message().empty()) << "seed " << seed;
     for (const auto& item : items) {
