@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -115,10 +117,11 @@ class Activations {
 
 class OpenRun {
  public:
-  explicit OpenRun(const std::string& path, uint32_t row_every = 2) : address_("file:" + path), path_(path) {
+  explicit OpenRun(const std::string& path, uint32_t row_every = 2, uint32_t spectra_every_steps = 0)
+      : address_("file:" + path), path_(path) {
     fs_options options = TestOptions(address_);
     options.attention_every_steps = 1;
-    options.spectra_every_steps = 0;
+    options.spectra_every_steps = spectra_every_steps;
     options.row_every = row_every;
     EXPECT_EQ(fs_open(&options, &run_), FS_OK);
   }
@@ -401,6 +404,72 @@ TEST(DeviceAttentionTest, AnErrorOfTheDeviceIsTold) {
   std::vector<std::string> said;
   for (const auto& event : recording.events) said.push_back(event.detail);
   EXPECT_THAT(said, Contains(HasSubstr("attention on CUDA device 0: cudaMallocAsync: out of memory")));
+}
+
+// What a busy device does: no call waits for it, sampled or not, and every step's frame is there in the end.
+TEST(DeviceAttentionTest, AStreamThatStandsStillHoldsNothingUp) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  ToyModel model(Shape(40));
+  const Activations gpu(model, FS_BF16, true);
+  Device memory;
+  const Stream stream;
+  OpenRun run(dir / "run.fsk", 2, 1);
+  for (int l = 0; l < model.s.layers; ++l) {
+    fs_weights q = model.Weights(l, false), k = model.Weights(l, true);
+    const auto at = static_cast<size_t>(l);
+    q.data = memory.Copy(model.wq[at].data(), model.wq[at].size() * sizeof(float));
+    k.data = memory.Copy(model.wk[at].data(), model.wk[at].size() * sizeof(float));
+    fs_layer layer = model.Layer(l);
+    layer.wq = &q;
+    layer.wk = &k;
+    EXPECT_EQ(fs_add_layer(run, &layer), FS_OK);
+  }
+  EXPECT_EQ(fs_set_stream(run, 0, stream), FS_OK);
+  constexpr int kWarm = 3, kSteps = 40;
+  const auto step = [&](int64_t t) {
+    EXPECT_EQ(fs_step_begin(run, t), FS_OK);
+    const fs_attention forward = gpu.Forward(stream), backward = gpu.Backward(stream);
+    for (uint32_t l = 0; l < 2; ++l) {
+      if (fs_wants_attention(run, l) != 0) {
+        EXPECT_EQ(fs_attention_forward(run, l, &forward), FS_OK);
+      }
+      if (fs_wants_attention_backward(run, l) != 0) {
+        EXPECT_EQ(fs_attention_backward(run, l, &backward), FS_OK);
+      }
+    }
+    EXPECT_EQ(fs_step_end(run), FS_OK);
+  };
+  for (int64_t t = 0; t < kWarm; ++t) step(t);
+  // Nothing behind this comes to its turn before the gate opens: by the last line of the loop below, or, had
+  // a call waited, by the watchdog.
+  struct Gate {
+    std::atomic<bool> open = false;
+    bool forced = false;
+  } gate;
+  ASSERT_EQ(cudaLaunchHostFunc(
+                stream,
+                [](void* data) {
+                  auto* g = static_cast<Gate*>(data);
+                  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+                  while (!g->open && !g->forced) g->forced = std::chrono::steady_clock::now() > end;
+                },
+                &gate),
+            cudaSuccess);
+  for (int64_t t = kWarm; t < kSteps; ++t) step(t);
+  gate.open = true;
+  const Recording recording = run.Close();
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_FALSE(gate.forced) << "a call waited for the stream";
+  ASSERT_EQ(recording.frames.size(), size_t{kSteps});
+  int with = 0;
+  for (int t = 0; t < kSteps; ++t) {
+    const wire::Frame& frame = recording.frames[static_cast<size_t>(t)];
+    EXPECT_EQ(frame.step, t);
+    for (const auto& series : frame.series) with += series.signal == kLogitMax && series.layer == 0u;
+  }
+  EXPECT_GE(with, kWarm + 1) << "what the device had taken on is there";
+  EXPECT_LT(with, kSteps) << "the others went without";
 }
 
 TEST(DeviceAttentionTest, ClipFactorsComeFromTheLastSampleThatArrived) {

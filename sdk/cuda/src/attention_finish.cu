@@ -1,3 +1,6 @@
+// FinishHeads: one block a head adds up what the row kernels' warps left, in a fixed order and in double, and writes
+// the head's AttentionHeadStats. No atomics, so the same rows give the same bits.
+// PlanTiles: before the row kernels, one block counts the tiles of packed sequences from cu_seqlens on the device.
 #include "attention_finish.h"
 
 #include "attention_partial.cuh"

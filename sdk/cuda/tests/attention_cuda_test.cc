@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionCudaLayouts,
 
 TEST(AttentionCuda, HeadDimensions) {
   FS_SKIP_WITHOUT_CUDA();
-  for (DType dtype : {DType::kBf16, DType::kFp32}) {
+  for (DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32}) {
     for (int64_t dim : {1, 7, 8, 17, 32, 64, 72, 80, 96, 128, 136, 200, 256, 300}) {
       SCOPED_TRACE(dim);
       CaseOptions o;
