@@ -55,6 +55,23 @@ def test_no_break_no_retrace_and_the_right_numbers(record, checkpointing):
     assert "logit_max" not in recording.steps()[4]
 
 
+def test_another_cadence_compiles_nothing_anew(record, tmp_path):
+    model = models.nanogpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    monitor, _ = record(model, optimizer)
+    fast = compiled(model)
+    models.train(fast, optimizer, 4, monitor)
+    before = graphs()
+    monitor.restart(address=f"file:{tmp_path}/slower.jsonl", attention_every_steps=2)
+    models.train(fast, optimizer, 4, monitor, first=4)
+    monitor.restart(address=f"file:{tmp_path}/faster.jsonl", attention_every_steps=1)
+    models.train(fast, optimizer, 4, monitor, first=8)
+    monitor.close()
+    assert graphs() == before
+    sampled = {name: (tmp_path / f"{name}.jsonl").read_text().count('"logit_max"') for name in ("slower", "faster")}
+    assert sampled["faster"] == 2 * sampled["slower"] > 0, sampled
+
+
 def test_watched_after_it_was_compiled(record):
     model = models.nanogpt()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

@@ -77,6 +77,7 @@ def test_resuming_without_the_state_is_said(record, capfd):
     models.train(model, optimizer, 1, monitor, first=2)
     monitor.close()
     assert any("without the guard's state" in e.get("detail", "") for e in recording.events())
+    assert any(e["event"] == "guard" and e.get("detail", "").startswith("missing") for e in recording.events()), recording.events()
     assert "without the guard's state" in capfd.readouterr().err
 
 

@@ -191,6 +191,11 @@ def guarded(rank, tmp_path):
     monitor = foreshock.watch(ddp_model, optimizer, run="two", address=(tmp_path / "address").read_text(), **EVERY)
     guard = foreshock.guard(ddp_model, mode="qk_norm")
     assert not guard.automatic, "ranks could switch at different steps"
+    for mode in ("qk_clip", "projection"):
+        with pytest.raises(ValueError, match="needs one process"):
+            foreshock.guard(ddp_model, mode=mode)
+    with pytest.raises(RuntimeError, match="would clip differently"):
+        guard._clip_action(None, [])
     active = []
     for step in range(24):
         optimizer.zero_grad()

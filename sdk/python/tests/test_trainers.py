@@ -72,10 +72,10 @@ class Trainer(transformers.Trainer):
         return super().compute_loss(model, inputs, *args, **kwargs)
 
 
-def gpt2(implementation):
+def gpt2(implementation, heads=4):
     torch.manual_seed(0)
     return transformers.GPT2LMHeadModel(transformers.GPT2Config(
-        n_embd=32, n_layer=2, n_head=4, vocab_size=50, n_positions=16, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0,
+        n_embd=32, n_layer=2, n_head=heads, vocab_size=50, n_positions=16, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0,
         bos_token_id=0, eos_token_id=1, attn_implementation=implementation))
 
 
@@ -122,6 +122,38 @@ def test_the_transformers_trainer(servers, tmp_path, make, weights_of, implement
     assert any("checkpoint-2" in e.get("detail", "") for e in events), events
 
 
+def test_the_transformers_trainer_resumes_with_its_guard(servers, tmp_path):
+    from foreshock.transformers import GUARD_FILE, ForeshockCallback
+
+    def train(name, resume=None):
+        callback = ForeshockCallback(run=name, address=f"file:{tmp_path}/{name}.jsonl", guard="qk_norm",
+                                     guard_options={"automatic": False}, **EVERY)
+        switched = []
+
+        class Switch(transformers.TrainerCallback):
+            def on_step_begin(self, args, state, control, **kwargs):
+                if state.global_step == 1 and resume is None:
+                    callback.guard.activate(0)
+                switched.append(callback.guard.active_layers())
+
+        arguments = transformers.TrainingArguments(
+            output_dir=str(tmp_path / "out"), max_steps=6, per_device_train_batch_size=2, save_steps=3, report_to=[],
+            use_cpu=True, disable_tqdm=True, seed=1)
+        transformers.Trainer(gpt2("sdpa", heads=2), arguments, train_dataset=Tokens(), callbacks=[callback, Switch()]).train(
+            resume_from_checkpoint=resume)
+        return switched, (tmp_path / f"{name}.jsonl").read_text()
+
+    checkpoint = tmp_path / "out" / "checkpoint-3"
+    train("first")
+    assert (checkpoint / GUARD_FILE).stat().st_size > 0
+    switched, text = train("second", str(checkpoint))
+    assert len(switched) == 3 and switched[-1] == [0], switched
+    assert "without the guard's state" not in text
+    (checkpoint / GUARD_FILE).unlink()
+    switched, text = train("third", str(checkpoint))
+    assert switched[-1] == [] and "without the guard's state" in text
+
+
 def test_lightning(servers, tmp_path):
     lightning = pytest.importorskip("lightning")
     from foreshock.lightning import ForeshockCallback
@@ -151,9 +183,14 @@ def test_lightning(servers, tmp_path):
     trainer = lightning.Trainer(
         max_steps=3, accumulate_grad_batches=2, gradient_clip_val=1.0, accelerator="cpu", logger=False,
         enable_progress_bar=False, enable_model_summary=False, default_root_dir=str(tmp_path), max_epochs=-1,
-        callbacks=[ForeshockCallback(run="pl", address=agent.address, **EVERY)])
+        callbacks=[ForeshockCallback(run="pl", address=agent.address, **EVERY),
+                   lightning.pytorch.callbacks.ModelCheckpoint(dirpath=str(tmp_path / "kept"), every_n_train_steps=2)])
     trainer.fit(Module(), torch.utils.data.DataLoader(data, batch_size=2))
     assert servers.await_end(server, "pl")["state"] == "finished"
     assert [s for s, _ in servers.losses(server, "pl")] == [0, 1, 2]
     for step, (calls, weights) in seen.items():
         check(servers, server, "pl", step, calls, weights)
+    events = servers.get(server, "/api/v1/runs/pl/events")["events"]
+    paths = [e["detail"] for e in events if e.get("detail", "").endswith(".ckpt")]
+    assert paths and all(path.startswith(str(tmp_path / "kept")) for path in paths), events
+    assert "save_checkpoint" not in vars(trainer), "the trainer is as it was"

@@ -14,6 +14,17 @@ from .layout import AttentionLayer, Unmonitored
 from .monitor import Monitor
 from .watch import plan, register, watch
 
+_BRIDGES = ("lightning", "transformers", "wandb")  # each imports a package that may not be there
+
+
+def __getattr__(name):
+    if name in _BRIDGES:
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
 __version__ = "0.1.0"
 __all__ = ["AttentionLayer", "Guard", "Monitor", "Unmonitored", "dynamic_max_attention", "guard", "plan", "register",
            "watch"]

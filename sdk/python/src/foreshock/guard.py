@@ -18,6 +18,11 @@ MODES = ("qk_norm", "qk_clip", "projection", "dynamic_max", "actions")
 ACTIONS = ("enable_qk_norm", "qk_clip", "checkpoint", "stop")
 
 
+def _several_ranks():
+    dist = torch.distributed
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
 def _say(text):
     print(f"foreshock: {text}", file=sys.stderr)
 
@@ -74,11 +79,13 @@ class Guard:
             text = "resumed without the guard's state: layers that it had switched on are off now"
             _say(text)
             m.event(_abi.EVENT_NOTE, None, text)
+            m.event(_abi.EVENT_RESUME, self._resumed())  # the library adds that the guard is missing: an alert of its own
 
     def _resumed(self):
+        """The step that training goes on from; 0: it begins."""
         from . import _hooks
 
-        return _hooks.steps_taken(self.monitor.optimizers) > 0 or bool(self.monitor.next_step)
+        return int(self.monitor.next_step or _hooks.steps_taken(self.monitor.optimizers))
 
     def refresh(self):
         """A step has begun."""
@@ -201,6 +208,8 @@ class Guard:
         return None  # the library switches the layers on from the next step
 
     def _clip_action(self, action, layers):
+        if _several_ranks():
+            raise RuntimeError("qk_clip needs one process: ranks measure different logits and would clip differently")
         clipped = sum(len(self._clip(x, action.value)) for x in self._layers(layers))
         return f"{clipped} heads clipped to {action.value:g}"
 
@@ -274,10 +283,13 @@ def guard(watched, mode="qk_norm", *, automatic=True, limit=100.0, beta=2.0, all
     if wrong:
         raise ValueError(f"allow: {wrong[0]!r}, must be of {', '.join(ACTIONS)}")
     monitor = monitor_of(watched)
-    if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+    if _several_ranks():
         if automatic and mode == "qk_norm":
-            _say("several ranks: the guard switches by the action enable_qk_norm alone, at one step on all of them")
+            _say("several ranks: the guard switches by the action enable_qk_norm alone; give it an effective step that every rank "
+                 "has yet to reach")
             automatic = False
         if mode == "qk_clip":
             raise ValueError("mode: qk_clip by itself needs one process: ranks measure different logits")
+        if mode == "projection":
+            raise ValueError("mode: projection needs one process: ranks that shard weights or data have directions of their own")
     return Guard(monitor, mode, automatic, limit, beta, allow, on_checkpoint, retrace)

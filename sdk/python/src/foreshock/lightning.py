@@ -35,6 +35,19 @@ class ForeshockCallback(Callback):
                 self.guard.load_state_dict(self._guard_state)
         if trainer.global_step:
             self.monitor.event(_abi.EVENT_RESUME, trainer.global_step)
+        self._tell_checkpoints(trainer)
+
+    def _tell_checkpoints(self, trainer):
+        """Lightning's hook for checkpoints does not know their path: the call that writes them does."""
+        save = trainer.save_checkpoint
+
+        def save_and_tell(filepath, *args, **kwargs):
+            save(filepath, *args, **kwargs)
+            if self.monitor is not None:
+                self.monitor.checkpoint(filepath, trainer.global_step)
+
+        trainer.save_checkpoint = save_and_tell
+        self._unwrap = lambda: trainer.__dict__.pop("save_checkpoint", None)
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
@@ -52,10 +65,6 @@ class ForeshockCallback(Callback):
         if self.monitor is not None:
             self.monitor.event(_abi.EVENT_EVAL, trainer.global_step)
 
-    def on_save_checkpoint(self, trainer, pl_module, checkpoint):
-        if self.monitor is not None:
-            self.monitor.checkpoint(f"{trainer.default_root_dir}, step {trainer.global_step}", trainer.global_step)
-
     def state_dict(self):
         return {} if self.guard is None else {"guard": self.guard.state_dict()}
 
@@ -70,5 +79,6 @@ class ForeshockCallback(Callback):
 
     def _close(self, end):
         if self.monitor is not None:
+            self._unwrap()
             self.monitor.close(end)
             self.monitor = None

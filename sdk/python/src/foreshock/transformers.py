@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import weakref
 
 import torch
@@ -11,11 +12,14 @@ from . import _abi, guard as make_guard, watch
 from .watch import inner_model
 
 
+GUARD_FILE = "foreshock_guard.bin"  # in each checkpoint's folder
+
+
 class ForeshockCallback(TrainerCallback):
     """Watches what the Trainer trains. Options are those of foreshock.watch(); `guard`: a mode of foreshock.guard(), or None.
 
     Loss is what the model returns, every step, whatever `logging_steps` is. Checkpoints, evaluations, the end and an interrupted
-    training are told. The actions `checkpoint` and `stop` become the Trainer's own control flags.
+    training are told. The guard's state is kept in each checkpoint (foreshock_guard.bin). The actions `checkpoint` and `stop` become the Trainer's own control flags.
     """
 
     def __init__(self, guard=None, guard_options=None, **options):
@@ -30,11 +34,21 @@ class ForeshockCallback(TrainerCallback):
         self.monitor = watch(model, optimizer, **options)
         if self.mode:
             self.guard = make_guard(model, self.mode, on_checkpoint=self._ask_to_save, **self.guard_options)
+            self._restore_guard(args, state.global_step)
         me = weakref.ref(self)
         self._hook = inner_model(model).register_forward_hook(
             lambda m, a, k, out: me() and me()._keep_loss(m, k, out), with_kwargs=True)
         if state.global_step:
             self.monitor.event(_abi.EVENT_RESUME, state.global_step)
+
+    def _restore_guard(self, args, step):
+        """The Trainer does not say which folder it resumes from: the one of its step, or the one named in its arguments."""
+        folders = [f"{args.output_dir}/checkpoint-{step}", args.resume_from_checkpoint]
+        for folder in folders if step else []:
+            path = pathlib.Path(folder, GUARD_FILE) if isinstance(folder, str) else None
+            if path is not None and path.is_file():
+                self.guard.load_state_dict({"version": 1, "state": path.read_bytes()})
+                return
 
     def _ask_to_save(self):
         self._save = True
@@ -68,8 +82,12 @@ class ForeshockCallback(TrainerCallback):
             control.should_training_stop = True
 
     def on_save(self, args, state, control, **kwargs):
-        if self.monitor is not None:
-            self.monitor.checkpoint(f"{args.output_dir}/checkpoint-{state.global_step}", state.global_step)
+        if self.monitor is None:
+            return
+        folder = pathlib.Path(args.output_dir, f"checkpoint-{state.global_step}")
+        if self.guard is not None and state.is_world_process_zero and folder.is_dir():
+            (folder / GUARD_FILE).write_bytes(self.guard.state_dict()["state"])
+        self.monitor.checkpoint(folder, state.global_step)
 
     def on_evaluate(self, args, state, control, **kwargs):
         if self.monitor is not None:
