@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr uint32_t kRanks = 4;
+constexpr uint32_t kWriters = 4;
 constexpr uint64_t kRecords = 400;
 
 void AppendAll(Spool& spool, uint32_t rank, std::atomic<int>* waits) {
@@ -58,15 +58,15 @@ TEST(SpoolThreads, EveryRecordArrivesOnceInOrderThroughASmallSpool) {
   auto spool = OpenSpool(fs, options);
   std::atomic<int> waits{0};
   std::vector<std::thread> threads;
-  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+  for (uint32_t rank = 0; rank < kWriters; ++rank) {
     threads.emplace_back([&, rank] { AppendAll(*spool, rank, &waits); });
     threads.emplace_back([&, rank] { ReadAndAcknowledge(*spool, rank); });
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(spool->Stats().pending, 0u);
-  EXPECT_EQ(spool->Stats().appended, kRanks * kRecords);
+  EXPECT_EQ(spool->Stats().appended, kWriters * kRecords);
   // One sync serves many: never more commits than batches.
-  EXPECT_LE(spool->Stats().syncs, kRanks * kRecords);
+  EXPECT_LE(spool->Stats().syncs, kWriters * kRecords);
   EXPECT_EQ(spool->Stats().lost, 0u);
 }
 

@@ -14,7 +14,7 @@ namespace {
 using detect::Severity;
 using Kind = detect::StepEvent::Kind;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
 // Exponential growth from `onset` on, e-fold in `steps`.
 auto Runaway(double onset, double steps, double power) {
@@ -61,7 +61,7 @@ double Named(const Alert& alert, std::string_view name) {
   for (const detect::Evidence& evidence : alert.evidence) {
     if (evidence.name == name) return evidence.value;
   }
-  return kNan;
+  return kNoNumber;
 }
 
 TEST(QkRunaway, EstimatesTheStepsThatAreLeft) {
@@ -161,7 +161,7 @@ TEST(QkRunaway, SilentWithoutItsInputs) {
 TEST(QkRunaway, NanInTheHeadOnTheWayDoesNotBlindIt) {  // CASES N6
   Scenario scenario = RunawayScenario();
   scenario.Head(kWqSigma1, 1, 2, [](double t) -> std::optional<double> {
-    if (t == 600 || t == 1100) return kNan;
+    if (t == 600 || t == 1100) return kNoNumber;
     return 0.45 * std::pow(1 + t / 300, 0.35) * 1.24 * Runaway(1000, 400, 1)(t);
   });
   const auto events = scenario.Play();
