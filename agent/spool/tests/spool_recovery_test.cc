@@ -53,7 +53,7 @@ Status AppendOne(Spool& spool, uint32_t rank, uint64_t seq) {
 // Several lives of a spool, each ended by a power cut. True when every life found what the ones before
 // promised.
 bool SurvivesPowerCuts(uint64_t seed, bool ignore_syncs) {
-  constexpr uint32_t kRanks = 3;
+  constexpr uint32_t kSources = 3;
   std::mt19937_64 random(seed);
   PowerCutFileSystem fs;
   SpoolOptions options;
@@ -62,12 +62,12 @@ bool SurvivesPowerCuts(uint64_t seed, bool ignore_syncs) {
   options.ack_persist_interval_ms = 0;
   OpenSpool(fs, options).reset();  // the folder is there
   fs.SetIgnoreSyncs(ignore_syncs);
-  Model models[kRanks];
+  Model models[kSources];
   for (int life = 0; life < 6; ++life) {
     SpoolRecovery recovery;
     auto spool = OpenSpool(fs, options, &recovery);
     EXPECT_EQ(recovery.corrupt_regions, 0u);
-    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    for (uint32_t rank = 0; rank < kSources; ++rank) {
       uint64_t last = 0;
       const auto holds = Holds(*spool, rank, models[rank], &last);
       if (!holds) {
@@ -78,7 +78,7 @@ bool SurvivesPowerCuts(uint64_t seed, bool ignore_syncs) {
       EXPECT_TRUE(spool->OpenSource(Key(rank), "hello " + std::to_string(rank)).ok());
     }
     for (int i = 0; i < 60; ++i) {
-      const auto rank = static_cast<uint32_t>(random() % kRanks);
+      const auto rank = static_cast<uint32_t>(random() % kSources);
       Model& model = models[rank];
       const uint64_t dice = random() % 20;
       if (dice == 0) fs.FailSyncs(1);

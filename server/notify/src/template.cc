@@ -237,7 +237,7 @@ Status MessageTemplate::CheckJson() const {
   for (const MessageGroup& group : groups) {
     const std::string text = Render(group);
     try {
-      (void)nlohmann::json::parse(text);
+      [[maybe_unused]] const auto parsed = nlohmann::json::parse(text);
     } catch (const nlohmann::json::parse_error& error) {
       const size_t from = error.byte > 40 ? error.byte - 40 : 0;
       return Status(Code::kInvalidArgument, "does not become JSON for " + KindOf(group) + ": at byte " +

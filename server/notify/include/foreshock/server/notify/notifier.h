@@ -42,9 +42,9 @@ Result<TargetKind> ParseTargetKind(const std::string& text);
 struct Target {
   TargetKind kind = TargetKind::kWebhook;
   // Alertmanager: its root, e.g. http://127.0.0.1:9093. Else the address to call.
-  std::string url;
-  std::string name;        // stable, names what was delivered; empty: the url
-  std::string token;       // sent as a bearer token; empty: none
+  std::string url = {};
+  std::string name = {};   // stable, names what was delivered; empty: the url
+  std::string token = {};  // sent as a bearer token; empty: none
   bool heartbeat = false;  // Alertmanager: also the heartbeat alert
   // Webhook, Slack: text of a template (docs/notifications.md); empty: the fixed fields.
   std::string message_template = {};
