@@ -52,6 +52,19 @@ def fsdp2(rank, tmp_path):
     loop(model, model, tmp_path, f"rank{rank}", rank)
 
 
+def fsdp2_compiled(rank, tmp_path):
+    """As torchtitan does it: each block compiled, then sharded. No hook inside of a block runs."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model, mesh = models.nanogpt(), init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
+    for i, block in enumerate(model.h):
+        model.h[i] = torch.compile(block, backend="aot_eager")
+        fully_shard(model.h[i], mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    loop(model, model, tmp_path, f"rank{rank}", rank)
+
+
 class ColumnAttention(models.CausalSelfAttention):
     """Half of the heads of models.CausalSelfAttention, as a tensor-parallel rank holds them: separate projections."""
 
@@ -159,7 +172,7 @@ def compare(tmp_path, steps, per_rank_heads=False):
                     assert mean == pytest.approx(of(one, signal, head), rel=2e-3, abs=2e-3), (step, signal, layer, head)
 
 
-@pytest.mark.parametrize("what", [ddp, fsdp2])
+@pytest.mark.parametrize("what", [ddp, fsdp2, fsdp2_compiled])
 def test_data_parallel(tmp_path, what):
     model = models.nanogpt()
     loop(model, model, tmp_path, "one")

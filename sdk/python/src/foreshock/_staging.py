@@ -2,13 +2,16 @@
 
 Outside of forward a rank holds a shard only, and an SDK may start no collective. So a pre-hook copies the unsharded
 weights once a step, and the step that they end is ended then: frames come one forward later, and hold what one process
-would have measured. Heads are shared out between ranks by the library (replica r of n measures heads h with h mod n = r).
+would have measured. The hook sits on the attention module and on the module that FSDP unshards: where the latter is compiled (blocks by
+torch.compile, then fully_shard) nothing inside of it calls hooks, and its own are called outside of the compiled code. Heads are shared out between ranks by the library (replica r of n measures heads h with h mod n = r).
 """
 
 import dataclasses
+import os
 
 import torch
 
+from . import _patch
 from ._dtensor import fully_sharded
 
 
@@ -16,6 +19,30 @@ def sharded(layer):
     """The layer's W_Q is split between ranks outside of forward (FSDP2)."""
     parameter = layer.wq.parameter() if layer.wq else None
     return parameter is not None and fully_sharded(parameter)
+
+
+def _unsharded_by_fsdp(module):
+    """FSDP2 has this module's parameters whole while its forward runs: fully_shard put FSDPModule among its classes."""
+    return any(cls.__name__ == "FSDPModule" for cls in type(module).__mro__)
+
+
+def _held_back(module):
+    """Compiled blocks on a GPU: a training with clipping died there twice, by a cause that is not known (docs/design/2026-11-30-several-gpus.md)."""
+    compiled = hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+    on_gpu = any(p.is_cuda for p in module.parameters())
+    return compiled and on_gpu and os.environ.get("FORESHOCK_FSDP2_COMPILED") != "1"
+
+
+class _Unsharded(_patch.Hook):
+    """Forward pre-hook of a module that FSDP unshards, behind FSDP's own."""
+
+    def __init__(self, copies):
+        self.copies = copies
+
+    def __call__(self, module, args):
+        if not torch.compiler.is_compiling():
+            for copy in self.copies:
+                copy()
 
 
 class Staging:
@@ -26,8 +53,23 @@ class Staging:
 
     def why_not(self, layer):
         if layer.wq is not None and self.parameter(layer, "wq") is None:
-            return "its forward never held unsharded weights (compiled, or not called by itself)"
+            return ("its forward never held unsharded weights (compiled: in host memory compile each block, then fully_shard it; on a GPU "
+                    "FORESHOCK_FSDP2_COMPILED=1 tries the same; or not called by itself)")
         return layer.weights_reason
+
+    def attach(self, model, layers):
+        """Puts a hook on the innermost module around each layer that FSDP unshards; what takes the hooks off again."""
+        inside = {}
+        for module in model.modules():  # outer ones first
+            if _unsharded_by_fsdp(module):
+                for part in module.modules():
+                    inside[id(part)] = module
+        wanted = {}
+        for layer in layers:
+            owner = inside.get(id(layer.module()))
+            if owner is not None and not _held_back(owner):
+                wanted.setdefault(owner, []).append(self.hook(layer))
+        return [owner.register_forward_pre_hook(_Unsharded(copies)).remove for owner, copies in wanted.items()]
 
     def hook(self, layer):
         def copy():

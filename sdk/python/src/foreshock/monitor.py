@@ -123,6 +123,8 @@ class Monitor:
             if layer.attention_reason:
                 tap.off = layer.attention_reason
                 self.unmonitored(layer.name + " (attention)", layer.attention_reason)
+        if self.staging is not None:
+            self._removers += self.staging.attach(model, self.layers)
         if self.layers:
             self.taps[self.layers[0].index].counts_tokens = True
         _patch.patch([layer.module() for layer in self.layers])
@@ -266,7 +268,17 @@ class Monitor:
     def wants(self, index):
         return self.library.fs_wants_attention(self.handle, index) == 1
 
+    def _make_room(self):
+        """Blocks compiled one by one share their code, and each watched layer needs its own: past dynamo's limit they would run uncompiled."""
+        config = sys.modules.get("torch._dynamo.config")
+        for name in ("recompile_limit", "cache_size_limit"):  # one setting; the second is its older name
+            if config is not None and hasattr(config, name):
+                setattr(config, name, max(getattr(config, name), len(self.layers) + 8))
+                break
+
     def forward_begins(self):
+        if not self.forward_seen:
+            self._make_room()
         self.forward_seen = self.count_next = True
         if not self.begins_in_backward:
             self.begin()

@@ -116,7 +116,8 @@ def watch(model, optimizer=None, *, step=None, tensor_parallel=(0, 1), **options
         unwatched.append(Unmonitored("model", f"no attention layer was found; {finder.REGISTER}"))
     optimizers = [] if optimizer is None else list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
     optimizers = [_hooks.unwrap(o) for o in optimizers]
-    size = tensor_parallel[1]
+    # DTensors tell their share themselves. Ranks that hold different heads are no replicas of each other.
+    size = max([tensor_parallel[1], *(layer.query_heads // layer.local_query_heads for layer in layers if layer.local_query_heads)])
     ranks = _ranks()
     if size > 1 and ranks:
         ranks["replica"], ranks["replicas"] = ranks["rank"] // size, ranks["world_size"] // size
