@@ -49,6 +49,10 @@ std::string Text(Reader& r) {
   return MendUtf8({view.data(), view.size()});
 }
 
+// A varint: anything but 0 is true. protozero's get_bool() looks at one byte alone, even at one behind the
+// message's end.
+bool Flag(Reader& r) { return r.get_uint64() != 0; }
+
 Layer ReadLayer(Reader r) {
   using namespace field::layer;
   Layer layer;
@@ -76,10 +80,10 @@ Layer ReadLayer(Reader r) {
         layer.softcap = r.get_float();
         break;
       case Varint(kQkNorm):
-        layer.qk_norm = r.get_bool();
+        layer.qk_norm = Flag(r);
         break;
       case Varint(kIsLowResolution):
-        layer.low_resolution = r.get_bool();
+        layer.low_resolution = Flag(r);
         break;
       default:
         r.skip();
@@ -262,7 +266,7 @@ IngestError ReadError(Reader r) {
         error.seq = r.get_uint64();
         break;
       case Varint(kFinal):
-        error.final = r.get_bool();
+        error.final = Flag(r);
         break;
       default:
         r.skip();
@@ -370,7 +374,7 @@ Result<Frame> ReadFrame(Reader r) {
     if (ReadHeadField(r, &frame)) continue;
     switch (r.tag_and_type()) {
       case Varint(kSkipped):
-        frame.skipped = r.get_bool();
+        frame.skipped = Flag(r);
         break;
       case Varint(kPart):
         frame.part = r.get_uint32();

@@ -418,5 +418,17 @@ TEST(Attack, AnyFlippedBitCostsOneRecord) {
   }
 }
 
+// A flag is a varint like any other: at the end of a message there is none to read, and 0 may take two bytes.
+TEST(Attack, FlagsAreReadAsVarints) {
+  const std::vector<char> ends_early = {0x28};  // of exactly this size, so that asan sees one byte too far
+  EXPECT_EQ(DecodeFrame({ends_early.data(), ends_early.size()}).status().code(), Code::kInvalidArgument);
+  const auto decoded = DecodeFrame(std::string_view("\x28\x80\x00", 3));
+  ASSERT_TRUE(decoded.ok()) << decoded.status().ToString();
+  EXPECT_FALSE(decoded->skipped);
+  const auto set = DecodeFrame(std::string_view("\x28\x80\x01", 3));
+  ASSERT_TRUE(set.ok()) << set.status().ToString();
+  EXPECT_TRUE(set->skipped);
+}
+
 }  // namespace
 }  // namespace foreshock::wire
