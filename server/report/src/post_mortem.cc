@@ -100,16 +100,22 @@ std::string Done(const RunData& run) {
   std::string text;
   const auto add = [&](int64_t step, const std::string& what, const std::string& layers,
                        const std::string& effect) {
-    text += "<div>step " + StepText(step) + ": <b>" + what + "</b>, layers " + layers + "; largest logit " +
-            effect + "</div>";
+    text += "<div>step " + StepText(step) + ": <b>" + what + "</b>, layers " + layers;
+    if (!effect.empty()) text += "; largest logit " + effect;
+    text += "</div>";
   };
   for (const v1::ActionRecord& record : run.actions) {
     add(record.state_step(), Escape(record.action().kind()) + "</b> " + StateName(record.state()) + "<b>",
         LayersText(record.action().layers()), EffectText(record));
   }
   for (const wire::Event& event : run.events) {
-    if (event.kind == wire::EventKind::kGuard)
-      add(event.step, "guard " + Escape(event.detail), LayersText(event.layers), EffectText(event));
+    // The trainer's own guard tells what came of its switch in a later event of its own.
+    const bool measured = event.logit_before || event.logit_after;
+    const bool own = event.kind == wire::EventKind::kAction && measured && run.actions.empty();
+    if (event.kind == wire::EventKind::kGuard || own) {
+      add(event.step, (own ? "" : "guard ") + Escape(event.detail), LayersText(event.layers),
+          measured ? EffectText(event) : "");
+    }
   }
   return text.empty() ? "nothing" : text;
 }

@@ -63,6 +63,9 @@ class ReportTest : public testing::Test {
         event.kind = wire::EventKind::kGuard;
         event.detail = "on";
         event.step = step;
+        history_.Put(source, event);
+        event.kind = wire::EventKind::kAction;  // as a guard tells it: what came of the switch, later
+        event.detail = "enable_qk_norm effective";
         event.logit_before = 180;
         event.logit_after = 3.5f;
         history_.Put(source, event);
@@ -153,7 +156,10 @@ TEST_F(ReportTest, TellsWhatHappenedToARunThatWentWrong) {
   EXPECT_NE(page.find("collapsed at step"), std::string::npos);
   EXPECT_NE(page.find("arXiv"), std::string::npos);
   Write("late", 1000, 300, 700);
-  EXPECT_NE(Page({"late"}).find("<b>guard on</b>, layers all; largest logit 180 → 3.5"), std::string::npos);
+  const std::string late = Page({"late"});
+  EXPECT_NE(late.find("<b>guard on</b>, layers all</div>"), std::string::npos);
+  EXPECT_NE(late.find("<b>enable_qk_norm effective</b>, layers all; largest logit 180 → 3.5"),
+            std::string::npos);
 }
 
 TEST_F(ReportTest, NothingIsLoadedFromAnywhere) {
