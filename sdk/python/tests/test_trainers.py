@@ -154,6 +154,30 @@ def test_the_transformers_trainer_resumes_with_its_guard(servers, tmp_path):
     assert switched[-1] == [] and "without the guard's state" in text
 
 
+def test_lightning_says_what_is_wrong_with_the_guard(tmp_path):
+    lightning = pytest.importorskip("lightning")
+    from foreshock.lightning import ForeshockCallback
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = models.nanogpt()
+
+        def training_step(self, batch, index):
+            return self.net(*batch)
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), lr=1e-2)
+
+    trainer = lightning.Trainer(
+        max_steps=1, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
+        enable_checkpointing=False, default_root_dir=str(tmp_path),
+        callbacks=[ForeshockCallback(run="pl", address=f"file:{tmp_path}/pl.jsonl", guard="no such mode")])
+    data = torch.utils.data.TensorDataset(*models.batch(0, size=4))
+    with pytest.raises(ValueError, match="no such mode"):
+        trainer.fit(Module(), torch.utils.data.DataLoader(data, batch_size=2))
+
+
 def test_lightning(servers, tmp_path):
     lightning = pytest.importorskip("lightning")
     from foreshock.lightning import ForeshockCallback

@@ -111,7 +111,7 @@ std::string Done(const RunData& run) {
   for (const wire::Event& event : run.events) {
     // The trainer's own guard tells what came of its switch in a later event of its own.
     const bool measured = event.logit_before || event.logit_after;
-    const bool own = event.kind == wire::EventKind::kAction && measured && run.actions.empty();
+    const bool own = event.kind == wire::EventKind::kAction && measured && event.action_id.empty();
     if (event.kind == wire::EventKind::kGuard || own) {
       add(event.step, (own ? "" : "guard ") + Escape(event.detail), LayersText(event.layers),
           measured ? EffectText(event) : "");

@@ -24,6 +24,7 @@ class ForeshockCallback(Callback):
         self.options, self.mode, self.guard_options = options, guard, guard_options or {}
         self.monitor = self.guard = self._guard_state = None
         self._loss, self._step = None, 0
+        self._unwrap = lambda: None  # once checkpoints are told: takes that off the trainer
 
     def on_train_start(self, trainer, pl_module):
         self._step = trainer.global_step
