@@ -5,6 +5,7 @@
 #include <iostream>
 #include <random>
 
+#include "foreshock/tests/environment.h"
 #include "spool_test_util.h"
 
 namespace foreshock::agent {
@@ -12,11 +13,6 @@ namespace {
 
 constexpr uint32_t kRanks = 3;
 constexpr uint64_t kSeqs = 40;
-
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 void Fill(FileSystem& fs, std::mt19937_64& random) {
   SpoolOptions options;
@@ -71,8 +67,8 @@ void FuzzOnce(uint64_t seed) {
 }
 
 TEST(SpoolFuzz, RandomDamage) {
-  const uint64_t first = FromEnvironment("FORESHOCK_FUZZ_SEED", 1);
-  const uint64_t runs = FromEnvironment("FORESHOCK_FUZZ_RUNS", 150);
+  const uint64_t first = tests::NumberFromEnvironment("FORESHOCK_FUZZ_SEED", 1);
+  const uint64_t runs = tests::NumberFromEnvironment("FORESHOCK_FUZZ_RUNS", 150);
   std::cout << "seeds " << first << " to " << first + runs - 1 << "\n";
   for (uint64_t i = 0; i < runs && !::testing::Test::HasFailure(); ++i) FuzzOnce(first + i);
 }

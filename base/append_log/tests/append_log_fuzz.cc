@@ -9,16 +9,12 @@
 
 #include "foreshock/base/append_log.h"
 #include "foreshock/base/power_cut_file_system.h"
+#include "foreshock/tests/environment.h"
 
 namespace foreshock {
 namespace {
 
 constexpr uint32_t kFuzzKind = LogKind("FUZZ");
-
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 struct Written {
   uint64_t begin;
@@ -91,8 +87,8 @@ void FuzzOnce(uint64_t seed) {
 }
 
 TEST(AppendLogFuzz, RandomDamage) {
-  const uint64_t first = FromEnvironment("FORESHOCK_FUZZ_SEED", 1);
-  const uint64_t runs = FromEnvironment("FORESHOCK_FUZZ_RUNS", 400);
+  const uint64_t first = tests::NumberFromEnvironment("FORESHOCK_FUZZ_SEED", 1);
+  const uint64_t runs = tests::NumberFromEnvironment("FORESHOCK_FUZZ_RUNS", 400);
   std::cout << "seeds " << first << " to " << first + runs - 1 << "\n";
   for (uint64_t i = 0; i < runs && !::testing::Test::HasFailure(); ++i) FuzzOnce(first + i);
 }

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "foreshock/cli/replay.h"
+#include "foreshock/tests/environment.h"
 #include "foreshock/wire/record.h"
 #include "foreshock/wire/recording.h"
 
@@ -84,8 +85,7 @@ void PlayDamaged(const std::string& bytes, uint64_t seed) {
 }
 
 TEST(ReplayFuzz, DamagedRecordingsNeverCrash) {
-  const char* seeds = std::getenv("FORESHOCK_FUZZ_SEEDS");
-  const uint64_t count = seeds ? std::strtoull(seeds, nullptr, 10) : 150;
+  const uint64_t count = tests::NumberFromEnvironment("FORESHOCK_FUZZ_SEEDS", 150);
   for (uint64_t seed = 0; seed < count; ++seed) {
     std::mt19937_64 random(seed);
     PlayDamaged(Damage(seed % 2 == 0 ? TextRecording() : FramedRecording(), &random), seed);

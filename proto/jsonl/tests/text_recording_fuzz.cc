@@ -10,15 +10,11 @@
 
 #include "foreshock/base/catalogue.h"
 #include "foreshock/jsonl/text_recording.h"
+#include "foreshock/tests/environment.h"
 #include "foreshock/wire/codec.h"
 
 namespace foreshock::jsonl {
 namespace {
-
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 wire::Hello SmallHello() {
   wire::Hello hello;
@@ -95,8 +91,8 @@ TEST(TextRecordingFuzz, RandomDamage) {
   wire::Goodbye goodbye;
   good += wire::JsonlLine(goodbye);
   const std::string_view replacements = "{}[]\",:0-9e.nulltrue\\\x80";
-  const uint64_t first = FromEnvironment("FORESHOCK_FUZZ_SEED", 1);
-  const uint64_t runs = FromEnvironment("FORESHOCK_FUZZ_RUNS", 4000);
+  const uint64_t first = tests::NumberFromEnvironment("FORESHOCK_FUZZ_SEED", 1);
+  const uint64_t runs = tests::NumberFromEnvironment("FORESHOCK_FUZZ_RUNS", 4000);
   std::cout << "seeds " << first << " to " << first + runs - 1 << "\n";
   size_t refused = 0;
   for (uint64_t seed = first; seed < first + runs; ++seed) {

@@ -3,13 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
+
+#include "foreshock/tests/not_finite.h"
 
 namespace foreshock::alert {
 namespace {
 
+using tests::kNan;
+
 constexpr uint16_t kLossId = 1;  // the catalogue's loss
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 detect::StepSample Loss(int64_t step, double loss) {
   detect::StepSample sample;

@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "foreshock/base/catalogue.h"
 #include "foreshock/server/detect/rule_info.h"
+#include "foreshock/tests/not_finite.h"
 #include "scenario.h"
 
 namespace foreshock::alert {
@@ -13,8 +13,7 @@ namespace {
 
 using detect::Severity;
 using Kind = detect::StepEvent::Kind;
-
-constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+using tests::kNan;
 
 // Exponential growth from `onset` on, e-fold in `steps`.
 auto Runaway(double onset, double steps, double power) {
@@ -61,7 +60,7 @@ double Named(const Alert& alert, std::string_view name) {
   for (const detect::Evidence& evidence : alert.evidence) {
     if (evidence.name == name) return evidence.value;
   }
-  return kNoNumber;
+  return kNan;
 }
 
 TEST(QkRunaway, EstimatesTheStepsThatAreLeft) {
@@ -161,7 +160,7 @@ TEST(QkRunaway, SilentWithoutItsInputs) {
 TEST(QkRunaway, NanInTheHeadOnTheWayDoesNotBlindIt) {  // CASES N6
   Scenario scenario = RunawayScenario();
   scenario.Head(kWqSigma1, 1, 2, [](double t) -> std::optional<double> {
-    if (t == 600 || t == 1100) return kNoNumber;
+    if (t == 600 || t == 1100) return kNan;
     return 0.45 * std::pow(1 + t / 300, 0.35) * 1.24 * Runaway(1000, 400, 1)(t);
   });
   const auto events = scenario.Play();

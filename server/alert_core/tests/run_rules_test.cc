@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "foreshock/base/catalogue.h"
+#include "foreshock/tests/not_finite.h"
 #include "scenario.h"
 
 namespace foreshock::alert {
@@ -13,9 +13,8 @@ namespace {
 
 using detect::Severity;
 using Kind = detect::StepEvent::Kind;
-
-constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
+using tests::kInf;
+using tests::kNan;
 
 // A loss that has learned down to `level`, and then takes these values, one every `every` steps from `at` on;
 // the last one stays.
@@ -32,7 +31,7 @@ TEST(NonFinite,
      NanLossIsCriticalAtOnce) {  // CASES D5: NaN right after an evaluation, no early warning to claim
   Scenario scenario;
   scenario.Event(1980, Kind::kEval);
-  scenario.Scalar(kLoss, [](double t) { return t < 2000 ? 4.0 + 0.1 * Noise(9, t) : kNotANumber; });
+  scenario.Scalar(kLoss, [](double t) { return t < 2000 ? 4.0 + 0.1 * Noise(9, t) : kNan; });
   const auto events = scenario.Play();
   const AlertEvent* fired = FirstFiring(events, "non_finite", Severity::kCritical);
   ASSERT_NE(fired, nullptr);
@@ -42,7 +41,7 @@ TEST(NonFinite,
 
 TEST(NonFinite, NanAtTheSecondStep) {  // CASES D13
   Scenario scenario({.every = 1, .steps = 10});
-  scenario.Scalar(kLoss, [](double t) { return t < 1 ? 12.98 : kNotANumber; });
+  scenario.Scalar(kLoss, [](double t) { return t < 1 ? 12.98 : kNan; });
   EXPECT_EQ(FirstFiring(scenario.Play(), "non_finite", Severity::kCritical)->step, 1);
 }
 
@@ -61,7 +60,7 @@ TEST(NonFinite, HoldsUntilTheSignalIsMeasuredAgain) {
   Scenario scenario({.every = 1, .steps = 200});
   scenario.AllHeads(kLogitMax, [](double t) -> std::optional<double> {
     if (std::fmod(t, 10) != 0) return std::nullopt;
-    return t >= 100 && t < 150 ? kNotANumber : 25.0;
+    return t >= 100 && t < 150 ? kNan : 25.0;
   });
   std::vector<AlertEvent> events = scenario.Play();
   std::erase_if(events, [](const AlertEvent& event) { return event.alert.rule != "non_finite"; });
@@ -395,7 +394,7 @@ TEST(GuardActive, IsForTheRecordWhileALayerIsSwitched) {
 TEST(GuardActive, HoldsNoIncidentOpen) {
   Scenario scenario;
   scenario.Event(500, Kind::kGuardOn, 0);
-  scenario.Scalar(kLoss, [](double t) { return t < 2000 ? 1.5 + 0.05 * Noise(24, t) : kNotANumber; });
+  scenario.Scalar(kLoss, [](double t) { return t < 2000 ? 1.5 + 0.05 * Noise(24, t) : kNan; });
   const auto events = scenario.Play();
   const AlertEvent* fired = FirstFiring(events, "non_finite");
   ASSERT_NE(fired, nullptr) << Dump(events);

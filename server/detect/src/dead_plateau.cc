@@ -44,9 +44,10 @@ class DeadPlateau final : public Rule {
     Keep(step.step(), track.level());
     if (!track.above()) {
       levels_.clear();
-      if (auto stuck = StoppedEarly(step, track)) findings.push_back(*std::move(stuck));
-      if (!findings.empty()) return findings;
-      if (track.blocks() >= kNeverBlocks && track.initial() - track.best() < kNeverShare * track.initial()) {
+      if (auto stuck = StoppedEarly(step, track)) {
+        findings.push_back(*std::move(stuck));
+      } else if (track.blocks() >= kNeverBlocks &&
+                 track.initial() - track.best() < kNeverShare * track.initial()) {
         findings.push_back(Make(step, track, Severity::kInfo, "has not fallen since the first step"));
       }
       return findings;

@@ -26,14 +26,14 @@ float HeadWindows::At(size_t head, size_t age) const {
   return ring_[head * length_ + (next_[head] + length_ - 1 - age) % length_];
 }
 
-double HeadWindows::Level(size_t head) const {
+double HeadWindows::Level(size_t head, size_t newest) const {
   values_.clear();
-  for (size_t age = 0; age < std::min<size_t>(recent_, count_[head]); ++age) values_.push_back(At(head, age));
+  for (size_t age = 0; age < std::min<size_t>(newest, count_[head]); ++age) values_.push_back(At(head, age));
   return MedianInPlace(values_);
 }
 
-double HeadWindows::Largest(size_t head) const {
-  const size_t n = std::min<size_t>(recent_, count_[head]);
+double HeadWindows::Largest(size_t head, size_t newest) const {
+  const size_t n = std::min<size_t>(newest, count_[head]);
   if (n == 0) return std::numeric_limits<double>::quiet_NaN();
   float largest = At(head, 0);
   for (size_t age = 1; age < n; ++age) largest = std::max(largest, At(head, age));

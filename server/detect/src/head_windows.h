@@ -23,10 +23,11 @@ class HeadWindows {
   void PushAll(const HeadValues& values);
   void Clear(size_t head) { count_[head] = 0; }
 
-  // NaN before the first value.
-  double Level(size_t head) const;
-  // Of the newest `recent` values; NaN before the first.
-  double Largest(size_t head) const;
+  // NaN before the first value. The median of the newest `newest` values of those, too.
+  double Level(size_t head) const { return Level(head, recent_); }
+  double Level(size_t head, size_t newest) const;
+  // Of the newest `newest` values; NaN before the first.
+  double Largest(size_t head, size_t newest) const;
   // count 0 until the window holds more than `recent` values.
   Baseline Get(size_t head) const;
   // How many values are behind Get().

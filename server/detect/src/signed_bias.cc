@@ -12,6 +12,7 @@ constexpr double kMedianLoss = 1.2533;
 const double kLevelError = kMedianLoss / std::sqrt(static_cast<double>(SignedBias::kLevelSamples));
 // Median |difference| of two normal values is 0.6745 * sqrt(2) standard deviations.
 constexpr double kDifferenceToSigma = 1.0484;
+constexpr size_t kNewestSteps = 2;
 
 }  // namespace
 
@@ -21,7 +22,6 @@ SignedBias::SignedBias(size_t heads)
       past_(heads, kBaselineSamples, kScatterSamples),
       errors_(heads, 0, kLevelSamples),
       steps_(heads, 0, kScatterSamples),
-      newest_steps_(heads, 0, 2),
       last_(heads, std::nan("")),
       usual_(heads),
       states_(heads),
@@ -40,7 +40,6 @@ void SignedBias::Push(const HeadValues& values) {
     }
     errors_.Push(head, values.error[head]);
     steps_.Push(head, std::abs(values.value[head] - last_[head]));
-    newest_steps_.Push(head, std::abs(values.value[head] - last_[head]));
     last_[head] = values.value[head];
     Judge(head);
   }
@@ -54,7 +53,7 @@ double SignedBias::NewestScatter() {
   scratch_.clear();
   for (size_t head = 0; head < states_.size(); ++head) {
     if (usual_[head].count < kMinBaseline || !(usual_[head].scale > 0)) continue;
-    const double newest = newest_steps_.Level(head);
+    const double newest = steps_.Level(head, kNewestSteps);
     if (!std::isnan(newest)) scratch_.push_back(kDifferenceToSigma * newest / usual_[head].scale);
   }
   return scratch_.size() >= kMinHeads ? MedianInPlace(scratch_) : 1;
@@ -71,7 +70,7 @@ double SignedBias::middle_scatter() const {
 void SignedBias::JudgeSteady(size_t head, double everywhere) {
   State& state = states_[head];
   if (state.significance < kSignificance) return;
-  const double own = kDifferenceToSigma * newest_steps_.Largest(head);
+  const double own = kDifferenceToSigma * steps_.Largest(head, kNewestSteps);
   if (std::isnan(own)) return;
   const double usual = usual_[head].count >= kMinBaseline ? usual_[head].scale : 0;
   const double error = kLevelError * std::max({sigma_[head], own, everywhere * usual});

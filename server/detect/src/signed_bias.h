@@ -53,7 +53,7 @@ class SignedBias {
   double NewestScatter();
 
   // Scatter by successive differences: a step of the level is one outlier among them.
-  HeadWindows level_, recent_, past_, errors_, steps_, newest_steps_;
+  HeadWindows level_, recent_, past_, errors_, steps_;
   std::vector<double> last_;
   std::vector<Baseline> usual_;  // of past_
   int64_t pushes_ = 0;

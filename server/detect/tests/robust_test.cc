@@ -3,15 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
+#include "foreshock/tests/not_finite.h"
 #include "head_windows.h"
 
 namespace foreshock::detect {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
+using tests::kInf;
+using tests::kNan;
 
 TEST(Median, OddEvenEmptyFewAndMany) {
   std::vector<double> odd = {3, 1, 2}, even = {4, 1, 3, 2}, none;

@@ -4,16 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "foreshock/base/catalogue.h"
 #include "foreshock/server/detect/detector.h"
+#include "foreshock/tests/not_finite.h"
 
 namespace foreshock::detect {
 namespace {
 
-constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+using tests::kInf;
+using tests::kNan;
 
 UserRule On(uint16_t signal, WindowFunction function, Comparison comparison, double threshold) {
   UserRule rule;
@@ -70,10 +70,10 @@ class UserRuleTest : public testing::Test {
   }
   // The value judged at the last of these losses; NaN when nothing fires.
   double After(const std::vector<double>& losses) {
-    double value = kNoNumber;
+    double value = kNan;
     for (const double loss : losses) {
       const auto findings = Loss(loss);
-      value = findings && !findings->empty() ? (*findings)[0].value : kNoNumber;
+      value = findings && !findings->empty() ? (*findings)[0].value : kNan;
     }
     return value;
   }
@@ -86,7 +86,7 @@ TEST_F(UserRuleTest, ValueFiresForTheFirstHeadAndCountsTheOthers) {
   Use(On(kLogitMax, WindowFunction::kValue, Comparison::kGreater, 100));
   EXPECT_TRUE(Heads({{1, 2, 3}, {4, 100, 6}})->empty());
   EXPECT_EQ((*Heads({{1, 2, 3}, {4, 101, 6}}))[0].head, 1);
-  const auto findings = Heads({{1, 200, kInfinity}, {4, 102, 6}});
+  const auto findings = Heads({{1, 200, kInf}, {4, 102, 6}});
   ASSERT_EQ(findings->size(), 1u);
   EXPECT_EQ((*findings)[0].layer, 1);
   EXPECT_EQ((*findings)[0].head, 1);
@@ -98,7 +98,7 @@ TEST_F(UserRuleTest, NoVerdictWithoutTheSignalOrOnASkippedStep) {
   Use(On(kLoss, WindowFunction::kValue, Comparison::kGreater, 1));
   EXPECT_EQ(Nothing(), std::nullopt);
   EXPECT_EQ(Loss(5, true), std::nullopt);
-  EXPECT_EQ(Loss(kNoNumber)->size(), 0u);
+  EXPECT_EQ(Loss(kNan)->size(), 0u);
   EXPECT_EQ(Loss(5)->size(), 1u);
 }
 
@@ -128,7 +128,7 @@ TEST_F(UserRuleTest, ReductionsOverHeadsLayersAndAll) {
   EXPECT_EQ((*Heads({{1, 9, 3}, {4, 5, 60}}))[0].value, 4.5);
   rule.over_all = Reduction{Reduction::Kind::kSpread};
   Use(rule);
-  EXPECT_EQ((*Heads({{1, 9, 3}, {4, kNoNumber, 60}}))[0].value, 59);
+  EXPECT_EQ((*Heads({{1, 9, 3}, {4, kNan, 60}}))[0].value, 59);
 }
 
 TEST_F(UserRuleTest, WindowFunctionsGiveWhatTheirNamesSay) {
@@ -163,7 +163,7 @@ TEST_F(UserRuleTest, OneNanPoisonsNoWindow) {
   UserRule rule = On(kLoss, WindowFunction::kRatioToMedian, Comparison::kGreater, 2);
   rule.window.samples = 4;
   Use(rule);
-  EXPECT_DOUBLE_EQ(After({2, kNoNumber, 2, kInfinity, 2, 2, 6}), 3);
+  EXPECT_DOUBLE_EQ(After({2, kNan, 2, kInf, 2, 2, 6}), 3);
 }
 
 TEST_F(UserRuleTest, WindowInStepsForgetsWhatIsOlder) {

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "foreshock/server/store/check.h"
+#include "foreshock/tests/environment.h"
 #include "power_cut_env.h"
 #include "store_test_support.h"
 
@@ -26,11 +27,6 @@ namespace {
 using test::HelloOf;
 
 constexpr char kChildVariable[] = "FORESHOCK_SOAK_CHILD";
-
-uint64_t Setting(const char* variable, uint64_t otherwise) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 // Small buffers and groups: RocksDB flushes, switches logs and compacts, and frames are sealed, all the time.
 StoreOptions Restless(const std::string& folder, rocksdb::Env* env = nullptr) {
@@ -134,7 +130,8 @@ std::string CutUnderLoad(uint64_t seed, uint64_t cuts, bool ignore_syncs) {
 }
 
 TEST(StoreSoak, PowerCutsUnderLoad) {
-  const uint64_t cuts = Setting("FORESHOCK_SOAK_CRASHES", 10), seed = Setting("FORESHOCK_SOAK_SEED", 1);
+  const uint64_t cuts = tests::NumberFromEnvironment("FORESHOCK_SOAK_CRASHES", 10),
+                 seed = tests::NumberFromEnvironment("FORESHOCK_SOAK_SEED", 1);
   // A fresh folder every ten cuts: reading all of it back stays short.
   for (uint64_t done = 0; done < cuts; done += 10) {
     EXPECT_EQ(CutUnderLoad(seed + done, std::min<uint64_t>(10, cuts - done), false), "")
@@ -144,7 +141,7 @@ TEST(StoreSoak, PowerCutsUnderLoad) {
 
 // The canary: where syncs do nothing the same cuts lose what was acknowledged.
 TEST(StoreSoak, CanaryWithoutSyncsCutsLoseRecords) {
-  const uint64_t seed = Setting("FORESHOCK_SOAK_SEED", 1);
+  const uint64_t seed = tests::NumberFromEnvironment("FORESHOCK_SOAK_SEED", 1);
   for (uint64_t i = 0; i < 3; ++i) EXPECT_NE(CutUnderLoad(seed + i, 10, true), "") << "seed " << seed + i;
 }
 
@@ -154,7 +151,7 @@ TEST(StoreSoak, DISABLED_Child) {
   ASSERT_NE(folder, nullptr) << "only as a child of KillsUnderLoad";
   auto store = Store::Open(Restless(folder));
   ASSERT_TRUE(store.ok()) << store.status().ToString();
-  AppendUntilTheEnd(**store, Setting("FORESHOCK_SOAK_SEED", 1),
+  AppendUntilTheEnd(**store, tests::NumberFromEnvironment("FORESHOCK_SOAK_SEED", 1),
                     [](int64_t step) { return write(3, &step, sizeof step) == sizeof step; });
 }
 
@@ -187,7 +184,8 @@ SoakChild StartChild(const std::string& folder, uint64_t seed) {
 }
 
 TEST(StoreSoak, KillsUnderLoad) {
-  const uint64_t kills = Setting("FORESHOCK_SOAK_CRASHES", 10), seed = Setting("FORESHOCK_SOAK_SEED", 1);
+  const uint64_t kills = tests::NumberFromEnvironment("FORESHOCK_SOAK_CRASHES", 10),
+                 seed = tests::NumberFromEnvironment("FORESHOCK_SOAK_SEED", 1);
   std::mt19937_64 random(seed);
   std::optional<test::Folder> folder;
   int64_t acknowledged = 0;

@@ -1,5 +1,6 @@
 #include "foreshock/server/web/control_routes.h"
 
+#include "bind.h"
 #include "foreshock/json/json.h"
 #include "json_body.h"
 #include "params.h"
@@ -36,50 +37,45 @@ Response Json(int code, const google::protobuf::Message& message) {
   return {code, "application/json", json::ToJson(message) + "\n"};
 }
 
-Response Act(Controls* controls, const Request& request) {
+Response Act(Controls& controls, const Request& request) {
   const auto ask = BodyOfRun<v1::ActRequest>(request);
   if (!ask.ok()) return ErrorResponse(ask.status());
-  const auto reply = controls->Act(*ask);
+  const auto reply = controls.Act(*ask);
   return reply.ok() ? Json(201, *reply) : ErrorResponse(reply.status());
 }
 
-Response ListActions(Controls* controls, const Request& request) {
+Response ListActions(Controls& controls, const Request& request) {
   Params params(request);
   if (const Status status = params.status(); !status.ok()) return ErrorResponse(status);
   v1::ListActionsRequest ask;
   ask.set_run(request.Path("run"));
-  const auto reply = controls->ListActions(ask);
+  const auto reply = controls.ListActions(ask);
   return reply.ok() ? Json(200, *reply) : ErrorResponse(reply.status());
 }
 
-Response SetSampling(Controls* controls, const Request& request) {
+Response SetSampling(Controls& controls, const Request& request) {
   const auto ask = BodyOfRun<v1::SetSamplingRequest>(request);
   if (!ask.ok()) return ErrorResponse(ask.status());
-  const Status status = controls->SetSampling(*ask);
+  const Status status = controls.SetSampling(*ask);
   return status.ok() ? Json(200, v1::SetSamplingReply()) : ErrorResponse(status);
 }
 
-Response DeleteRun(upkeep::Upkeep* upkeep, const Request& request) {
+Response DeleteRun(upkeep::Upkeep& upkeep, const Request& request) {
   const auto ask = BodyOfRun<v1::DeleteRunRequest>(request);
   if (!ask.ok()) return ErrorResponse(ask.status());
-  const Status status = upkeep->DeleteRun(ask->run(), ask->force(), ask->issuer());
+  const Status status = upkeep.DeleteRun(ask->run(), ask->force(), ask->issuer());
   return status.ok() ? Json(200, v1::DeleteRunReply()) : ErrorResponse(status);
 }
 
-Response Backup(upkeep::Upkeep* upkeep, const Request& request) {
+Response Backup(upkeep::Upkeep& upkeep, const Request& request) {
   const auto ask = Body<v1::BackupRequest>(request);
   if (!ask.ok()) return ErrorResponse(ask.status());
-  const auto info = upkeep->Backup(ask->name(), ask->issuer());
+  const auto info = upkeep.Backup(ask->name(), ask->issuer());
   if (!info.ok()) return ErrorResponse(info.status());
   v1::BackupReply reply;
   reply.set_folder(info->folder);
   reply.set_bytes(info->bytes);
   return Json(201, reply);
-}
-
-template <typename Part>
-http::Handler Bind(Part* part, Response (*answer)(Part*, const Request&)) {
-  return [part, answer](const Request& request) { return answer(part, request); };
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "bind.h"
 #include "foreshock/base/catalogue.h"
 #include "foreshock/json/json.h"
 #include "foreshock/server/detect/rule_info.h"
@@ -208,16 +209,13 @@ Response Healthz(const Queries& queries) {
 }  // namespace
 
 void AddQueryRoutes(const Queries* queries, http::Routes* routes) {
-  const auto with = [queries](Response (*answer)(const Queries&, const Request&)) {
-    return [queries, answer](const Request& request) { return answer(*queries, request); };
-  };
-  routes->Get("/api/v1/runs", with(ListRuns));
-  routes->Get("/api/v1/runs/{run}", with(GetRun));
-  routes->Get("/api/v1/runs/{run}/series", with(ReadSeries));
-  routes->Get("/api/v1/runs/{run}/step/{step}", with(ReadStep));
-  routes->Get("/api/v1/runs/{run}/alerts", with(ListAlerts));
-  routes->Get("/api/v1/runs/{run}/events", with(ListEvents));
-  routes->Get("/api/v1/alerts", with(ListAlerts));
+  routes->Get("/api/v1/runs", Bind(queries, ListRuns));
+  routes->Get("/api/v1/runs/{run}", Bind(queries, GetRun));
+  routes->Get("/api/v1/runs/{run}/series", Bind(queries, ReadSeries));
+  routes->Get("/api/v1/runs/{run}/step/{step}", Bind(queries, ReadStep));
+  routes->Get("/api/v1/runs/{run}/alerts", Bind(queries, ListAlerts));
+  routes->Get("/api/v1/runs/{run}/events", Bind(queries, ListEvents));
+  routes->Get("/api/v1/alerts", Bind(queries, ListAlerts));
   routes->Get("/api/v1/status",
               [queries](const Request&) { return Json(json::ToJson(queries->GetStatus())); });
   routes->Get("/api/v1/catalogue", Catalogue);

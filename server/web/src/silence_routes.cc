@@ -1,5 +1,6 @@
 #include "foreshock/server/web/silence_routes.h"
 
+#include "bind.h"
 #include "foreshock/json/json.h"
 #include "json_body.h"
 #include "params.h"
@@ -61,14 +62,11 @@ Response Audit(const SilenceApi& api, const Request& request) {
 }  // namespace
 
 void AddSilenceRoutes(const SilenceApi* api, http::Routes* routes) {
-  const auto with = [api](Response (*answer)(const SilenceApi&, const Request&)) {
-    return [api, answer](const Request& request) { return answer(*api, request); };
-  };
-  routes->Get("/api/v1/silences", with(List));
-  routes->Post("/api/v1/silences", with(Create));
-  routes->Post("/api/v1/silences/{id}/expire", with(Expire));
-  routes->Post("/api/v1/runs/{run}/acknowledge", with(Acknowledge));
-  routes->Get("/api/v1/audit", with(Audit));
+  routes->Get("/api/v1/silences", Bind(api, List));
+  routes->Post("/api/v1/silences", Bind(api, Create));
+  routes->Post("/api/v1/silences/{id}/expire", Bind(api, Expire));
+  routes->Post("/api/v1/runs/{run}/acknowledge", Bind(api, Acknowledge));
+  routes->Get("/api/v1/audit", Bind(api, Audit));
 }
 
 }  // namespace foreshock::web

@@ -19,8 +19,9 @@ ACTIONS = ("enable_qk_norm", "qk_clip", "checkpoint", "stop")
 
 
 def _several_ranks():
-    dist = torch.distributed
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    from .watch import ranks_of_process
+
+    return ranks_of_process().get("world_size", 1) > 1
 
 
 def _say(text):
@@ -75,11 +76,11 @@ class Guard:
         if self._restore is not None:
             if m.library.fs_guard_restore(m.handle, self._restore, len(self._restore)) != _abi.OK:
                 _say(f"the guard's state was not restored: {m.last_error()}")
-        elif self._resumed():
+        elif at := self._resumed():
             text = "resumed without the guard's state: layers that it had switched on are off now"
             _say(text)
             m.event(_abi.EVENT_NOTE, None, text)
-            m.event(_abi.EVENT_RESUME, self._resumed())  # the library adds that the guard is missing: an alert of its own
+            m.event(_abi.EVENT_RESUME, at)  # the library adds that the guard is missing: an alert of its own
 
     def _resumed(self):
         """The step that training goes on from; 0: it begins."""

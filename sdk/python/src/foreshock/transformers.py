@@ -19,7 +19,8 @@ class ForeshockCallback(TrainerCallback):
     """Watches what the Trainer trains. Options are those of foreshock.watch(); `guard`: a mode of foreshock.guard(), or None.
 
     Loss is what the model returns, every step, whatever `logging_steps` is. Checkpoints, evaluations, the end and an interrupted
-    training are told. The guard's state is kept in each checkpoint (foreshock_guard.bin). The actions `checkpoint` and `stop` become the Trainer's own control flags.
+    training are told. The guard's state is kept in each checkpoint (foreshock_guard.bin). The actions `checkpoint` and `stop` become
+    the Trainer's own control flags.
     """
 
     def __init__(self, guard=None, guard_options=None, **options):

@@ -90,7 +90,7 @@ def plan(model, tensor_parallel=(0, 1)):
     return layers, unwatched
 
 
-def _ranks():
+def ranks_of_process():
     """rank, world_size, replica, replicas as torch.distributed has them; {} without it."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return {}
@@ -118,7 +118,7 @@ def watch(model, optimizer=None, *, step=None, tensor_parallel=(0, 1), **options
     optimizers = [_hooks.unwrap(o) for o in optimizers]
     # DTensors tell their share themselves. Ranks that hold different heads are no replicas of each other.
     size = max([tensor_parallel[1], *(layer.query_heads // layer.local_query_heads for layer in layers if layer.local_query_heads)])
-    ranks = _ranks()
+    ranks = ranks_of_process()
     if size > 1 and ranks:
         ranks["replica"], ranks["replicas"] = ranks["rank"] // size, ranks["world_size"] // size
     given = {"framework": f"torch {torch.__version__}", "model_name": type(inner).__name__, **ranks, **options}
