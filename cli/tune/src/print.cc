@@ -122,7 +122,11 @@ void PrintText(const TuneResult& result, const TuneOptions& options, const Style
   out << PrintTable(result.rules, options, style);
   title("Others, with thresholds in common use; once above is enough");
   out << PrintTable(result.references, options, style);
-  title("Thresholds chosen without the run that they judge");
+  if (!result.constants.empty()) {
+    title("qk_runaway alone, as it is and with one inner constant changed");
+    out << PrintTable(result.constants, options, style);
+  }
+  title("Thresholds and constants chosen without the run that they judge");
   out << PrintTable(result.left_out, options, style);
   title("Suggested thresholds: 1.05 times the largest score of all runs where nothing was wrong");
   for (size_t i = 0; !result.runs.empty() && i < result.runs[0].scores.size(); ++i) {
@@ -138,6 +142,10 @@ void PrintJson(const TuneResult& result, const TuneOptions& options, std::ostrea
   PutVerdicts(result.rules, options, &writer);
   writer.Key("references");
   PutVerdicts(result.references, options, &writer);
+  if (!result.constants.empty()) {
+    writer.Key("constants");
+    PutVerdicts(result.constants, options, &writer);
+  }
   writer.Key("leave_one_out");
   PutVerdicts(result.left_out, options, &writer);
   writer.Key("suggested").BeginObject();

@@ -12,6 +12,7 @@ namespace foreshock::cli {
 struct TuneResult {
   std::vector<LabelledRun> runs;
   std::vector<Verdicts> rules, references, left_out;
+  std::vector<Verdicts> constants;  // empty where nobody asked
 };
 
 void PrintText(const TuneResult& result, const TuneOptions& options, const Style& style, std::ostream& out);

@@ -3,6 +3,7 @@
 #include <ostream>
 
 #include "foreshock/base/file.h"
+#include "constants.h"
 #include "foreshock/server/rules/rules_file.h"
 #include "print.h"
 
@@ -11,7 +12,20 @@ namespace {
 
 constexpr int kOk = 0, kBadInput = 2;
 
-Result<TuneResult> Tune(const TuneOptions& options, std::vector<std::string>* warnings) {
+// Takes minutes over many recordings, so it says how far it is.
+Status TryConstantsOnAll(const TuneOptions& options, std::ostream& progress, TuneResult* result) {
+  std::vector<std::vector<Spoke>> tried;
+  for (size_t r = 0; r < result->runs.size(); ++r) {
+    progress << "constants: run " << r + 1 << " of " << result->runs.size() << std::endl;
+    FS_ASSIGN_OR_RETURN(std::vector<Spoke> spoke, TryConstants(options.recordings[r], result->runs[r]));
+    tried.push_back(std::move(spoke));
+  }
+  result->constants = JudgeConstants(result->runs, tried);
+  result->left_out.push_back(LeaveOneOutConstants(result->runs, tried));
+  return {};
+}
+
+Result<TuneResult> Tune(const TuneOptions& options, std::vector<std::string>* warnings, std::ostream& progress) {
   FS_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(PosixFileSystem(), options.labels_path));
   auto labels = ParseLabels(text);
   if (!labels.ok()) return labels.status().Annotate(options.labels_path);
@@ -27,6 +41,7 @@ Result<TuneResult> Tune(const TuneOptions& options, std::vector<std::string>* wa
   result.rules = JudgeRules(result.runs);
   result.references = JudgeReferences(result.runs);
   result.left_out = LeaveOneOut(result.runs);
+  if (options.constants) FS_RETURN_IF_ERROR(TryConstantsOnAll(options, progress, &result));
   return result;
 }
 
@@ -34,7 +49,7 @@ Result<TuneResult> Tune(const TuneOptions& options, std::vector<std::string>* wa
 
 int RunTune(const TuneOptions& options, const Style& style, std::ostream& out, std::ostream& err) {
   std::vector<std::string> warnings;
-  const auto result = Tune(options, &warnings);
+  const auto result = Tune(options, &warnings, err);
   for (const std::string& warning : warnings) err << warning << '\n';
   if (!result.ok()) {
     err << "foreshock tune: " << result.status().message() << '\n';

@@ -18,7 +18,7 @@ class Detector::Impl {
     Add(MakeTwoWriters());
     Add(MakeRoundingBias(info));
     Add(MakeDeltaError(info));
-    Add(MakeQkRunaway(info));
+    Add(MakeQkRunaway(info, options.qk_runaway));
     Add(MakeUpdateSignCoherence(info));
     Add(MakeLogitSaturation(info));
     Add(MakeTiedRowsRising(info));

@@ -49,7 +49,7 @@ void GrowthTracker::Update(int64_t step, std::span<const double> logs) {
     history_.push_back({step, std::vector<float>(logs.begin(), logs.end())});
   }
   const int64_t window =
-      std::max(kWindowSteps, static_cast<int64_t>(kWindowShare * static_cast<double>(step)));
+      std::max(constants_.window_steps, static_cast<int64_t>(kWindowShare * static_cast<double>(step)));
   const Snapshot* start = Before(step - window, kWindowSamples);
   if (!start) return;
   window_start_ = start->step;
@@ -71,11 +71,12 @@ void GrowthTracker::Update(int64_t step, std::span<const double> logs) {
   }
   if (spreads_.size() > kSpreads) spreads_.pop_front();
   Trim(step);
-  // A run is young until it has three windows behind it: everything grows then.
-  if (std::isnan(usual) || step < 3 * window) return;
+  // Everything grows in a young run.
+  const double windows = static_cast<double>(step) / static_cast<double>(window);
+  if (std::isnan(usual) || windows < constants_.young_windows) return;
 
   const Snapshot* past =
-      Before(static_cast<int64_t>((1 - kGrowthShare) * static_cast<double>(step)), kWindowSamples);
+      Before(static_cast<int64_t>((1 - constants_.growth_share) * static_cast<double>(step)), kWindowSamples);
   if (!past) past = &history_.front();
   if (past->step > start->step) past = start;
   const auto median_of = [&](auto value) {
@@ -89,8 +90,7 @@ void GrowthTracker::Update(int64_t step, std::span<const double> logs) {
   median_log_ = median_of([&](size_t head) { return logs[head]; });
   const double median_growth = relative ? median_of(growth) : 0;
   ready_ = true;
-  const double youth =
-      std::min(1.0, static_cast<double>(step) / (kGrownUpWindows * static_cast<double>(window)));
+  const double youth = std::min(1.0, windows / constants_.grown_up_windows);
   // The more heads, the further the largest of them stands out by chance: as the largest of n normal values
   // does.
   const double z_scale =
@@ -111,7 +111,7 @@ void GrowthTracker::Update(int64_t step, std::span<const double> logs) {
 }
 
 void GrowthTracker::Trim(int64_t step) {
-  const auto oldest = static_cast<int64_t>((1 - kGrowthShare) * static_cast<double>(step));
+  const auto oldest = static_cast<int64_t>((1 - constants_.growth_share) * static_cast<double>(step));
   while (history_.size() > 2 * kWindowSamples && history_[1].step <= std::min(oldest, window_start_)) {
     history_.pop_front();
   }

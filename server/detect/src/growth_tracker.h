@@ -17,6 +17,8 @@
 #include <span>
 #include <vector>
 
+#include "foreshock/server/detect/qk_runaway_constants.h"
+
 namespace foreshock::detect {
 
 class GrowthTracker {
@@ -35,7 +37,8 @@ class GrowthTracker {
     double growth = 0.693;  // doubled against the median head
   };
 
-  explicit GrowthTracker(size_t heads) : features_(heads) {}
+  explicit GrowthTracker(size_t heads, const QkRunawayConstants& constants = {})
+      : constants_(constants), features_(heads) {}
 
   // `logs`: log of the value a head, NaN where it is missing or not finite. Steps must rise.
   void Update(int64_t step, std::span<const double> logs);
@@ -65,17 +68,15 @@ class GrowthTracker {
   double UsualSpread(int64_t before) const;
   void Trim(int64_t step);
 
-  static constexpr int64_t kWindowSteps = 200;  // the memory of common optimizers (beta2 0.99 to 0.999)
   static constexpr size_t kWindowSamples = 5;
   static constexpr double kWindowShare = 0.05;  // of the run's age, when that is longer
-  static constexpr double kGrowthShare = 0.2;
-  static constexpr double kGrownUpWindows = 5;  // a younger run has to say more: everything grows then
   static constexpr size_t kSpreads = 110;
   static constexpr size_t kMinSpreads = 8;
   static constexpr double kSpacingShare = 0.001;  // of the run's age, between snapshots: about 250 are kept
   static constexpr double kMinSpread = 0.02;
   static constexpr size_t kMinHeads = 4;  // fewer have no median head: a head is then its own measure
 
+  QkRunawayConstants constants_;
   std::deque<Snapshot> history_;
   std::deque<Spread> spreads_;
   std::vector<Features> features_;

@@ -20,16 +20,11 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kCritical = 1.0;
 constexpr double kWarning = 0.8;
-// A head that has lived saturated (large models do, at logits of 2,000) is used to it and has to say more.
-constexpr double kSaturatedAllAlong = 0.5;  // of its rows, median of 48 samples
-constexpr double kUsedToIt = 0.8;
+constexpr double kSaturatedAllAlong = 0.5;  // of a head's rows, median of 48 samples
 // Extremes of logits jump about more than norms of weights do: alone they must say more.
 constexpr double kLogitsAlone = 0.5;
 constexpr int kWarningSamples = 2;
-// A second signal needs less: it has its own noise.
-constexpr double kAgreement = 0.55;
-constexpr double kStirring = 0.5;   // from this score on, a head's first evidence is counted
-constexpr double kDirected = 0.15;  // of the update's norm along the leading direction, mean of 10 samples
+constexpr double kStirring = 0.5;  // from this score on, a head's first evidence is counted
 // An alarmed head is calm again when its logits, or its lead over the median head, fell to this share.
 constexpr double kCalm = 0.5;
 // By how many factors of e the norm of W_Q would still grow, at the alarm's pace, until the loss goes: median
@@ -38,10 +33,11 @@ constexpr double kFolds = 1.75, kLeastFolds = 0.6, kMostFolds = 3.6;
 
 class QkRunaway final : public Rule {
  public:
-  explicit QkRunaway(size_t heads)
-      : wq_(heads),
-        qk_(heads),
-        logit_(heads),
+  QkRunaway(size_t heads, const QkRunawayConstants& constants)
+      : constants_(constants),
+        wq_(heads, constants),
+        qk_(heads, constants),
+        logit_(heads, constants),
         smooth_logits_(heads, 0, 5),
         saturated_(heads, 48, 5),
         share_(heads),
@@ -106,17 +102,17 @@ class QkRunaway final : public Rule {
     if (!causal) return logit_.ready() ? kLogitsAlone * logit_.features()[head].score : 0;
     if (!wq_.ready()) return 0;
     double score = wq_.features()[head].score;
-    if (score >= kStirring && saturated_.Get(head).median >= kSaturatedAllAlong) score *= kUsedToIt;
+    if (score >= kStirring && saturated_.Get(head).median >= kSaturatedAllAlong) score *= constants_.used_to_it;
     return Agreed(head) ? score : std::min(score, kStirring);
   }
 
   // Weights that grow for the task's sake leave logits and update directions much as they were. Signals that
   // are not measured have no vote.
   bool Agreed(size_t head) const {
-    if (qk_.ready() && qk_.features()[head].score < kAgreement) return false;
+    if (qk_.ready() && qk_.features()[head].score < constants_.agreement) return false;
     const double directed = share_.Full(head) ? share_.Mean(head) : kNan;
     if (!logit_.ready() && std::isnan(directed)) return true;
-    return (logit_.ready() && logit_.features()[head].score >= kAgreement) || directed >= kDirected;
+    return (logit_.ready() && logit_.features()[head].score >= constants_.agreement) || directed >= constants_.directed;
   }
 
   double Level(const State& state, size_t head) const {
@@ -212,6 +208,7 @@ class QkRunaway final : public Rule {
     return finding;
   }
 
+  QkRunawayConstants constants_;
   GrowthTracker wq_, qk_, logit_;
   HeadWindows smooth_logits_, saturated_;
   MovingMeans share_;
@@ -222,8 +219,8 @@ class QkRunaway final : public Rule {
 
 }  // namespace
 
-std::unique_ptr<Rule> MakeQkRunaway(const RunInfo& info) {
-  return std::make_unique<QkRunaway>(size_t{info.layers} * info.heads);
+std::unique_ptr<Rule> MakeQkRunaway(const RunInfo& info, const QkRunawayConstants& constants) {
+  return std::make_unique<QkRunaway>(size_t{info.layers} * info.heads, constants);
 }
 
 }  // namespace foreshock::detect

@@ -7,7 +7,7 @@
 
 namespace foreshock::detect {
 
-std::unique_ptr<Rule> MakeQkRunaway(const RunInfo& info);
+std::unique_ptr<Rule> MakeQkRunaway(const RunInfo& info, const QkRunawayConstants& constants);
 std::unique_ptr<Rule> MakeLogitSaturation(const RunInfo& info);
 std::unique_ptr<Rule> MakeTiedRowsRising(const RunInfo& info);
 std::unique_ptr<Rule> MakeUpdateSignCoherence(const RunInfo& info);

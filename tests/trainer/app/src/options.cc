@@ -17,6 +17,7 @@ struct Option {
   Setter set;
 };
 
+std::string text_of(int limit) { return std::to_string(limit); }
 std::string text_of(std::int64_t limit) { return std::to_string(limit); }
 std::string text_of(std::uint64_t limit) { return std::to_string(limit); }
 std::string text_of(double limit) {
@@ -38,6 +39,8 @@ bool number(std::string_view text, T least, T most, T* out, std::string* error) 
 }
 
 constexpr std::int64_t kMostSteps = 1'000'000'000;
+constexpr int kMostLayers = 64;  // of a checkpoint
+constexpr int kMostHeads = 256;  // of a model of 4,096 dimensions
 
 constexpr std::array kOptions = {
     Option{"--help", false, [](std::string_view, Options* o, std::string*) { return o->help = true; }},
@@ -56,6 +59,14 @@ constexpr std::array kOptions = {
     Option{"--lr", true,
            [](std::string_view v, Options* o, std::string* e) {
              return number(v, 1e-9, 1e3, &o->training.learning_rate, e);
+           }},
+    Option{"--layers", true,
+           [](std::string_view v, Options* o, std::string* e) {
+             return number(v, 1, kMostLayers, &o->training.shape.layers, e);
+           }},
+    Option{"--heads", true,
+           [](std::string_view v, Options* o, std::string* e) {
+             return number(v, 1, kMostHeads, &o->training.shape.heads, e);
            }},
     Option{"--weight-decay", true,
            [](std::string_view v, Options* o, std::string* e) {
@@ -189,10 +200,12 @@ bool parse_options(int argc, const char* const* argv, Options* options, std::str
 }
 
 const char* help_text() {
-  return R"(foreshock-trainer: a small GPT (2 layers, 4 heads of 16, 64 tokens, bytes), trained on text
+  return R"(foreshock-trainer: a small GPT (heads of 16, 64 tokens, bytes), trained on text
 
   --steps N              optimizer steps in all (2800)
   --seed N               of weights and batches (1)
+  --layers N             layers of attention and MLP (2)
+  --heads N              heads a layer; the model has 16 dimensions a head (4)
   --lr X                 learning rate after the warm-up (0.003)
   --warmup N             steps of linear warm-up (100)
   --weight-decay X       decoupled (0.1)

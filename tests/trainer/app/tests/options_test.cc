@@ -44,6 +44,9 @@ TEST(Options, NamesOptionValueAndLimit) {
       {{"--fault", "delta:zero"}, "delta takes a fraction"},
       {{"--fault-head", "2.0"}, "the model has 2 layers of 4 heads"},
       {{"--fault-head", "0.4"}, "the model has 2 layers of 4 heads"},
+      {{"--layers", "3", "--fault-head", "3.0"}, "the model has 3 layers of 4 heads"},
+      {{"--layers", "0"}, "1..64"},
+      {{"--heads", "257"}, "1..256"},
   };
   for (const auto& c : cases) {
     Options options;

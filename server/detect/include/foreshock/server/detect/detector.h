@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "foreshock/server/detect/finding.h"
+#include "foreshock/server/detect/qk_runaway_constants.h"
 #include "foreshock/server/detect/rule_info.h"
 #include "foreshock/server/detect/step_sample.h"
 #include "foreshock/server/detect/user_rule.h"
@@ -30,6 +31,7 @@ struct DetectorOptions {
   std::vector<std::string> disabled_rules;
   // Seconds without a frame before `stalled` fires, at least; it also waits for 20 usual gaps between frames.
   double stalled_seconds = 300;
+  QkRunawayConstants qk_runaway = {};
   UserRulesPtr user_rules =
       nullptr;  // null: none. Their `run` patterns are the caller's affair (RulesForRun)
 };
