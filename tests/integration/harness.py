@@ -98,6 +98,7 @@ class Case(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="fs-", dir="/tmp"))
         self.processes = []
+        self.prefixes = {}  # what stands before a program's command, by name: where it runs
         self.addCleanup(self._clean)
 
     def _clean(self):
@@ -119,6 +120,7 @@ class Case(unittest.TestCase):
             self.fail("\n".join(complaints))
 
     def start(self, name, argv, env=None, cwd=None):
+        argv = [*self.prefixes.get(name, ()), *argv]
         process = Process(name, argv, self.folder, env=self.environment(env), cwd=cwd)
         self.processes.append(process)
         return process

@@ -76,6 +76,8 @@ SourceStream::End SourceStream::RunOnce() {
   auto opened = Open();
   if (!opened.ok()) {
     if (!stopping_.load()) state_.Failed(key_, opened.status());
+    // The connection paces its attempts itself, for all sources: a wait of our own on top would only add up.
+    if (opened.status().code() == Code::kUnavailable) backoff_.Reset();
     return End::kBroken;
   }
   rpc::IngestStream& stream = **opened;

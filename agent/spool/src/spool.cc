@@ -14,6 +14,7 @@ namespace {
 // idle spool gives its space back.
 constexpr uint64_t kIdleSegmentBytes = uint64_t{4} << 20;
 constexpr uint64_t kMinimumLimitBytes = uint64_t{64} << 10;
+constexpr size_t kMaxPositions = 4096;
 
 uint64_t BatchBytes(const Source& source, std::span<const SpoolItem> items) {
   uint64_t bytes = 0;
@@ -71,6 +72,11 @@ Result<std::unique_ptr<Spool>> Spool::Open(FileSystem& fs, const std::string& di
   impl->CollectDead(&dead);
   impl->DeleteSegments(dead);
   FS_RETURN_IF_ERROR(impl->SyncAll());
+  for (const auto& [key, seq] : acked) impl->RememberPosition(key, seq);
+  for (const auto& [key, source] : impl->index.sources) {
+    impl->positions.erase(key);
+    if (source->idle()) impl->RememberPosition(key, source->durable_seq);
+  }
   std::erase_if(impl->index.sources, [](const auto& entry) { return entry.second->idle(); });
   for (uint64_t number : found.scanned) impl->WriteIndexFile(number);
   return std::unique_ptr<Spool>(new Spool(std::move(impl)));
@@ -99,6 +105,10 @@ Result<uint64_t> Spool::OpenSource(const SourceKey& key, std::string_view hello)
   if (source == nullptr) {
     source = std::make_shared<Source>();
     source->key = key;
+    if (const auto position = impl_->positions.find(key); position != impl_->positions.end()) {
+      source->durable_seq = source->acked_seq = position->second;
+      impl_->positions.erase(position);
+    }
     ++impl_->generation;
     impl_->changed.notify_all();
   }
@@ -313,13 +323,14 @@ void Spool::Acknowledge(const SourceKey& key, uint64_t seq) {
   std::vector<uint64_t> dead;
   impl.DropAcknowledged(*source, &dead);
   impl.ForgetIfIdle(source);
-  if (!dead.empty()) {
-    lock.unlock();
-    impl.DeleteSegments(dead);
-    lock.lock();
-    impl.changed.notify_all();
-  }
-  impl.PersistAcks(lock, false);
+  // With the last record of a source its position would be gone, too: it is written down first.
+  if (!dead.empty()) impl.acks_written.wait(lock, [&] { return !impl.acks_writing; });
+  impl.PersistAcks(lock, !dead.empty());
+  if (dead.empty()) return;
+  lock.unlock();
+  impl.DeleteSegments(dead);
+  lock.lock();
+  impl.changed.notify_all();
 }
 
 void Spool::Impl::DropAcknowledged(Source& source, std::vector<uint64_t>* dead) {
@@ -368,8 +379,18 @@ void Spool::Impl::DeleteSegments(const std::vector<uint64_t>& dead) {
 // No Append is under way for an idle source: it would be attached.
 void Spool::Impl::ForgetIfIdle(const std::shared_ptr<Source>& source) {
   if (!source->idle()) return;
+  RememberPosition(source->key, source->durable_seq);
   index.sources.erase(source->key);
   readable.notify_all();
+}
+
+void Spool::Impl::RememberPosition(const SourceKey& key, uint64_t seq) {
+  if (seq == 0) return;
+  if (positions.insert_or_assign(key, seq).second) position_order.push_back(key);
+  while (position_order.size() > kMaxPositions) {
+    positions.erase(position_order.front());
+    position_order.pop_front();
+  }
 }
 
 // Failing here costs repetitions, never records.
@@ -377,7 +398,7 @@ void Spool::Impl::PersistAcks(std::unique_lock<std::mutex>& lock, bool force) {
   const int64_t now_ns = options.clock->MonotonicNanos();
   const bool due = now_ns - acks_written_ns >= options.ack_persist_interval_ms * 1'000'000;
   if (!acks_dirty || acks_writing || (!due && !force)) return;
-  AckedSeqs acked;
+  AckedSeqs acked = positions;
   for (const auto& [key, source] : index.sources) {
     if (source->acked_seq > 0) acked[key] = source->acked_seq;
   }
@@ -389,6 +410,7 @@ void Spool::Impl::PersistAcks(std::unique_lock<std::mutex>& lock, bool force) {
   lock.lock();
   acks_writing = false;
   if (!status.ok()) acks_dirty = true;
+  acks_written.notify_all();
 }
 
 std::vector<SourceInfo> Spool::Sources() const {

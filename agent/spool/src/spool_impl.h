@@ -6,12 +6,14 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <vector>
 
+#include "ack_file.h"
 #include "foreshock/agent/spool.h"
 #include "foreshock/base/append_log.h"
 #include "index.h"
@@ -62,6 +64,8 @@ struct Spool::Impl {
   void ForgetIfIdle(const std::shared_ptr<Source>& source);
   void DeleteSegments(const std::vector<uint64_t>& dead);
   void PersistAcks(std::unique_lock<std::mutex>& lock, bool force);
+  // The positions of sources that are known no more, the newest kMaxPositions.
+  void RememberPosition(const SourceKey& key, uint64_t seq);
 
   FileSystem& fs;
   const std::string dir;
@@ -90,6 +94,8 @@ struct Spool::Impl {
   uint64_t reserved_bytes = 0;  // of batches that wait or are being written
   uint64_t generation = 1;      // of the set of sources
   uint64_t wakes = 0;
+  AckedSeqs positions;                   // of forgotten sources
+  std::deque<SourceKey> position_order;  // oldest first; may name some that came back
   bool acks_dirty = false;
   bool acks_writing = false;
   int64_t acks_written_ns = 0;
@@ -98,6 +104,7 @@ struct Spool::Impl {
   mutable std::condition_variable committed;  // a group is done
   mutable std::condition_variable readable;   // records became durable, a source is gone, or Wake
   mutable std::condition_variable changed;    // sources or space
+  std::condition_variable acks_written;       // nobody writes them any more
 };
 
 }  // namespace foreshock::agent

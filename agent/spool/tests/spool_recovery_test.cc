@@ -3,10 +3,13 @@
 #include <random>
 
 #include "foreshock/agent/spool.h"
+#include "foreshock/tests/environment.h"
 #include "spool_test_util.h"
 
 namespace foreshock::agent {
 namespace {
+
+constexpr uint64_t kLives = 6;  // of one spool, each ended by a power cut
 
 // What a source was promised, and what it may keep by luck.
 struct Model {
@@ -63,7 +66,7 @@ bool SurvivesPowerCuts(uint64_t seed, bool ignore_syncs) {
   OpenSpool(fs, options).reset();  // the folder is there
   fs.SetIgnoreSyncs(ignore_syncs);
   Model models[kSources];
-  for (int life = 0; life < 6; ++life) {
+  for (uint64_t life = 0; life < kLives; ++life) {
     SpoolRecovery recovery;
     auto spool = OpenSpool(fs, options, &recovery);
     EXPECT_EQ(recovery.corrupt_regions, 0u);
@@ -104,7 +107,15 @@ bool SurvivesPowerCuts(uint64_t seed, bool ignore_syncs) {
 }
 
 TEST(SpoolRecovery, EveryPromisedRecordIsThereOnceInOrderAfterPowerCuts) {
-  for (uint64_t seed = 1; seed <= 60; ++seed) EXPECT_TRUE(SurvivesPowerCuts(seed, false)) << "seed " << seed;
+  // scripts/soak asks for more of them, from another seed.
+  const uint64_t first = tests::NumberFromEnvironment("FORESHOCK_SOAK_SEED", 1);
+  const uint64_t cuts = tests::NumberFromEnvironment("FORESHOCK_SOAK_CRASHES", 60 * kLives);
+  const uint64_t seeds = (cuts + kLives - 1) / kLives;
+  std::printf("%llu power cuts, seeds from %llu\n", static_cast<unsigned long long>(seeds * kLives),
+              static_cast<unsigned long long>(first));
+  for (uint64_t seed = first; seed < first + seeds; ++seed) {
+    EXPECT_TRUE(SurvivesPowerCuts(seed, false)) << "seed " << seed;
+  }
 }
 
 // The canary: without fsync the same test fails.

@@ -193,6 +193,44 @@ TEST(Spool, ForgetsSourcesThatAreGoneAndAcknowledged) {
   EXPECT_EQ(reader->Next(&record, std::chrono::hours(1)).status().code(), Code::kNotFound);
 }
 
+// A trainer must hear what arrived of what it gave up: its count of dropped frames hangs on it.
+TEST(Spool, RemembersTheLastPositionOfForgottenSources) {
+  PowerCutFileSystem fs;
+  SpoolOptions options = Small();
+  options.ack_persist_interval_ms = 1'000'000;
+  auto spool = OpenSpool(fs, options);
+  ASSERT_TRUE(spool->OpenSource(Key(0), "h").ok());
+  ASSERT_TRUE(AppendRange(*spool, 0, 1, 60, 500).ok());
+  spool->Acknowledge(Key(0), 60);
+  spool->CloseSource(Key(0));
+  EXPECT_TRUE(spool->Sources().empty());
+  EXPECT_EQ(spool->OpenSource(Key(0), "h").value(), 60u);
+  ASSERT_TRUE(AppendRange(*spool, 0, 61, 62).ok());
+  spool->Acknowledge(Key(0), 62);
+  spool->CloseSource(Key(0));
+  spool.reset();
+  spool = OpenSpool(fs, options);
+  EXPECT_EQ(spool->OpenSource(Key(0), "h").value(), 62u) << "after a clean end";
+}
+
+TEST(Spool, WritesPositionsDownBeforeTheLastRecordsGo) {
+  PowerCutFileSystem fs;
+  SpoolOptions options = Small();
+  options.ack_persist_interval_ms = 1'000'000;
+  auto spool = OpenSpool(fs, options);
+  ASSERT_TRUE(spool->OpenSource(Key(0), "h").ok());
+  for (uint64_t seq = 1; seq < 60; seq += 10) ASSERT_TRUE(AppendRange(*spool, 0, seq, seq + 9, 500).ok());
+  ASSERT_GT(spool->Stats().segments, 2u);
+  spool->Acknowledge(Key(0), 60);
+  EXPECT_LE(spool->Stats().segments, 1u);
+  fs.PowerCut({});
+  fs.SetReadOnly(true);  // the process died with the power
+  spool.reset();
+  fs.SetReadOnly(false);
+  spool = OpenSpool(fs, options);
+  EXPECT_EQ(spool->OpenSource(Key(0), "h").value(), 60u);
+}
+
 TEST(Spool, InspectionShowsWhatIsThereWhileInUse) {
   PowerCutFileSystem fs;
   auto spool = OpenSpool(fs, Small());

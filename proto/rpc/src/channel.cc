@@ -17,8 +17,13 @@ namespace {
 
 // Pings keep idle connections through NATs and notice a dead server; the server permits them (server.cc).
 constexpr int kKeepaliveMs = 60'000;
-constexpr int kKeepaliveTimeoutMs = 20'000;
-constexpr int kMaxReconnectMs = 10'000;
+// Also how long sent bytes may stay unconfirmed (TCP_USER_TIMEOUT) before the connection counts as dead. TCP repeats
+// a lost packet after ever longer waits: without this a healed network would be noticed as late again as it was broken.
+constexpr int kKeepaliveTimeoutMs = 6'000;
+// Of an attempt to connect, and between two: a network that heals is found within 5 s.
+constexpr int kConnectMs = 2'500;
+constexpr int kFirstReconnectMs = 300;
+constexpr int kMaxReconnectMs = 1'500;
 
 constexpr std::chrono::seconds kDiagnosisLasts{5};
 constexpr std::chrono::milliseconds kDiagnosisTimeout{1000};
@@ -117,6 +122,8 @@ Result<std::shared_ptr<Channel>> Channel::Create(ChannelOptions options) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
   // One connection per Channel, so that two exporters of one process do not share a fate.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

@@ -319,6 +319,7 @@ void Exporter::OnReply(const wire::Reply& reply) {
   }
   if (reply.durable_seq > 0) state_->window.Acknowledge(std::min(reply.durable_seq, state_->next_seq - 1));
   counters_.acknowledged = state_->window.acknowledged();
+  counters_.window_dropped = state_->window.dropped();
   for (const wire::Action& action : reply.actions) OnAction(action);
   if (reply.sampling) {
     request_.attention_every_steps = reply.sampling->attention_every_steps;

@@ -15,7 +15,12 @@ void SendWindow::Add(uint64_t seq, wire::RecordType type, std::string payload) {
   bytes_ += payload.size();
   items_.push_back({seq, type, std::move(payload)});
   while (bytes_ > max_bytes_ && items_.size() > 1) {
-    if (next_ == 0 && !items_.front().sent_before) ++dropped_;
+    const bool sent = next_ > 0 || items_.front().sent_before;
+    if (sent) {
+      unresolved_.push_back(items_.front().seq);
+    } else {
+      ++dropped_;
+    }
     PopFront();
   }
 }
@@ -23,6 +28,7 @@ void SendWindow::Add(uint64_t seq, wire::RecordType type, std::string payload) {
 void SendWindow::Acknowledge(uint64_t durable_seq) {
   acknowledged_ = std::max(acknowledged_, durable_seq);
   while (!items_.empty() && items_.front().seq <= acknowledged_) PopFront();
+  while (!unresolved_.empty() && unresolved_.front() <= acknowledged_) unresolved_.pop_front();
   last_on_link_ = std::max(last_on_link_, acknowledged_);
 }
 
@@ -39,6 +45,9 @@ void SendWindow::Rewind(uint64_t durable_seq) {
   last_on_link_ = 0;
   next_ = 0;
   Acknowledge(durable_seq);
+  // The receiver lacks what was on its way, and here it is gone.
+  dropped_ += unresolved_.size();
+  unresolved_.clear();
 }
 
 const SendWindow::Item* SendWindow::Next(uint64_t* gap) const {

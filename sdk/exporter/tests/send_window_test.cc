@@ -59,8 +59,27 @@ TEST(SendWindowTest, WhatWasSentOnALostLinkAndThenDroppedIsDeclared) {
   SendAll(window);
   window.Add(3, RecordType::kFrame, "0123456789");  // drops 1, which may have arrived
   EXPECT_EQ(window.dropped(), 0u) << "it was sent";
+  EXPECT_EQ(window.unresolved(), 1u);
   window.Rewind(0);  // it had not
+  EXPECT_EQ(window.dropped(), 1u);
+  EXPECT_EQ(window.unresolved(), 0u);
   EXPECT_EQ(SendAll(window), (Sent{{2, 1}, {3, 0}}));
+}
+
+TEST(SendWindowTest, WhatWasDroppedButHadArrivedIsNotCounted) {
+  SendWindow window(20);
+  for (uint64_t seq = 1; seq <= 2; ++seq) window.Add(seq, RecordType::kFrame, "0123456789");
+  SendAll(window);
+  window.Add(3, RecordType::kFrame, "0123456789");
+  window.Add(4, RecordType::kFrame, "0123456789");
+  EXPECT_EQ(window.unresolved(), 2u);
+  window.Rewind(1);  // of 1 and 2, which are gone here, the receiver has 1
+  EXPECT_EQ(window.dropped(), 1u);
+  EXPECT_EQ(SendAll(window), (Sent{{3, 1}, {4, 0}}));
+  window.Add(5, RecordType::kFrame, "0123456789");
+  window.Acknowledge(3);
+  EXPECT_EQ(window.dropped(), 1u);
+  EXPECT_EQ(window.unresolved(), 0u);
 }
 
 TEST(SendWindowTest, ARecordLargerThanTheWindowGoesAlone) {

@@ -65,10 +65,10 @@ AppendOutcome StoreImpl::Plan(const Append& record, Pending* pending) {
   }
   pending->changes = true;
   const uint64_t missing = seq - source.durable_seq - 1;
-  // No more than there are numbers below its own: a count, whatever the sender says.
-  const uint64_t declared = std::min(record.head.dropped_before, seq - 1);
+  // No more than there are numbers missing, whatever the sender says: it may not know that what it gave up arrived.
+  const uint64_t declared = std::min(record.head.dropped_before, missing);
   source.dropped += declared;
-  source.gaps += missing - std::min(missing, declared);
+  source.gaps += missing - declared;
   source.durable_seq = seq;
   source.last_unix_ns = std::max(source.last_unix_ns, record.received_unix_ns);
   source.last_sent_unix_ns = std::max(source.last_sent_unix_ns, record.sent_unix_ns);

@@ -499,7 +499,7 @@ typedef struct fs_stats {
   uint64_t sampled_steps;  /* with per-head signals */
   uint64_t queued;         /* records handed to the background thread */
   uint64_t queue_dropped;  /* of them overwritten because it fell behind */
-  uint64_t window_dropped; /* unsent records given up because the window was full */
+  uint64_t window_dropped; /* records given up because the window was full, without those that arrived all the same */
   uint64_t sent;           /* records written, repetitions not counted */
   uint64_t acknowledged;   /* highest durable sequence number (file: written) */
   uint64_t bytes_sent;

@@ -41,7 +41,7 @@ struct ForwarderOptions {
   int64_t connect_timeout_ms = 2000;  // until there is a connection
   int64_t greet_timeout_ms = 15'000;  // for the server's answer to Hello
   int64_t backoff_initial_ms = 200;   // doubles with every failure ...
-  int64_t backoff_max_ms = 30'000;    // ... up to this; each wait is a random half to whole of it
+  int64_t backoff_max_ms = 3000;      // ... up to this; each wait is a random half to whole of it
   // How long a source that the server refused for its limits or rights waits before it is tried again.
   int64_t refused_retry_ms = 60'000;
   // Streams of sources whose trainer is gone, at a time; sources with a trainer always have theirs.

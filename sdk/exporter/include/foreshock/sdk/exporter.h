@@ -56,7 +56,7 @@ struct ExporterOptions {
   std::string agent_path;
   std::vector<std::string> agent_arguments;
   // Pauses between attempts to connect double from the first to the second.
-  std::chrono::milliseconds first_backoff{100}, last_backoff{10'000};
+  std::chrono::milliseconds first_backoff{100}, last_backoff{3000};
 };
 
 struct ExporterCounters {

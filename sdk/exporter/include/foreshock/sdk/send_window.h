@@ -41,8 +41,10 @@ class SendWindow {
   uint64_t bytes() const { return bytes_; }
   bool empty() const { return items_.empty(); }
   bool all_sent() const { return next_ == items_.size(); }
-  // Records given up before they were ever sent.
+  // Records given up that the other side does not have. Of one that had been sent, only the next
+  // acknowledgement or greeting says whether it arrived: until then it is in unresolved().
   uint64_t dropped() const { return dropped_; }
+  uint64_t unresolved() const { return unresolved_.size(); }
 
  private:
   void PopFront();
@@ -54,6 +56,8 @@ class SendWindow {
   uint64_t acknowledged_ = 0;
   uint64_t last_on_link_ = 0;  // highest seq that the other side has or was sent on this link
   uint64_t dropped_ = 0;
+  // Sequence numbers given up after they were sent. No more than fit between two acknowledgements.
+  std::deque<uint64_t> unresolved_;
 };
 
 }  // namespace foreshock::sdk
