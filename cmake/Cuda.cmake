@@ -36,6 +36,9 @@ if(NOT CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc AND NOT DEFINED E
 endif()
 set(CMAKE_CUDA_ARCHITECTURES ${FORESHOCK_CUDA_ARCHITECTURES})
 set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+if(NOT CMAKE_CUDA_COMPILER)
+  unset(CMAKE_CUDA_COMPILER CACHE)  # that none was found before is no reason not to look again
+endif()
 check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)
   _foreshock_no_cuda("no nvcc that works; set CUDACXX to it")

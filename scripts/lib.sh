@@ -18,6 +18,11 @@ FS_TEST_PACKAGES=(libgtest-dev libgmock-dev python3 strace binutils curl jq open
 # Servers that tests talk to. Unpacked under build/tools and not installed: installing would start services.
 FS_TEST_SERVERS=(prometheus prometheus-alertmanager)
 
+# NVIDIA's compiler as PyPI ships it, of one release. Unpacked under build/tools where no nvcc is found.
+FS_NVCC_WHEELS=(
+  nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
+  nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85)
+
 fs_say() { printf '%s\n' "$@"; }
 fs_die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
@@ -112,6 +117,27 @@ fs_test_servers() {
   local templates=usr/share/prometheus/alertmanager
   [ -e "/$templates/email.tmpl" ] || [ ! -e "$FS_TOOLS/$templates" ] ||
     fs_as_root install -D -m 644 -t "/$templates" "$FS_TOOLS/$templates"/*.tmpl
+}
+
+fs_fetch_nvcc() (  # a subshell: a failure leaves nothing half made
+  set -e
+  rm -rf "$FS_TOOLS/cuda" "$FS_TOOLS/cuda.part"
+  python3 -m pip install -q --no-deps --no-compile --no-cache-dir --disable-pip-version-check \
+    --target "$FS_TOOLS/cuda.part" "${FS_NVCC_WHEELS[@]}"
+  ln -s lib "$FS_TOOLS/cuda.part/nvidia/cu13/lib64"  # where nvcc looks for the runtime
+  chmod +x "$FS_TOOLS/cuda.part/nvidia/cu13"/bin/* "$FS_TOOLS/cuda.part/nvidia/cu13"/nvvm/bin/*
+  mv "$FS_TOOLS/cuda.part" "$FS_TOOLS/cuda"
+)
+
+# nvcc, so that CUDA sources are compiled where no GPU is: the machine's own, else one under build/tools (100 MB to fetch).
+fs_nvcc() {
+  local home=$FS_TOOLS/cuda/nvidia/cu13
+  if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then return 0; fi
+  if [ ! -x "$home/bin/nvcc" ]; then
+    python3 -m pip --version >/dev/null 2>&1 || fs_packages python3-pip
+    fs_stage "nvcc" fs_fetch_nvcc
+  fi
+  export CUDACXX=$home/bin/nvcc
 }
 
 # Configures a preset when it is not yet, or when its folder was made elsewhere.
