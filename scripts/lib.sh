@@ -124,8 +124,10 @@ fs_fetch_nvcc() (  # a subshell: a failure leaves nothing half made
   rm -rf "$FS_TOOLS/cuda" "$FS_TOOLS/cuda.part"
   python3 -m pip install -q --no-deps --no-compile --no-cache-dir --disable-pip-version-check \
     --target "$FS_TOOLS/cuda.part" "${FS_NVCC_WHEELS[@]}"
-  ln -s lib "$FS_TOOLS/cuda.part/nvidia/cu13/lib64"  # where nvcc looks for the runtime
-  chmod +x "$FS_TOOLS/cuda.part/nvidia/cu13"/bin/* "$FS_TOOLS/cuda.part/nvidia/cu13"/nvvm/bin/*
+  home=$FS_TOOLS/cuda.part/nvidia/cu13
+  ln -s lib "$home/lib64"  # where nvcc and CMake look for the runtime, under a name without a version
+  ln -s libcudart.so.13 "$home/lib/libcudart.so"
+  chmod +x "$home"/bin/* "$home"/nvvm/bin/*
   mv "$FS_TOOLS/cuda.part" "$FS_TOOLS/cuda"
 )
 
