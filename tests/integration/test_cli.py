@@ -66,6 +66,41 @@ class Replay(harness.Case):
         self.assertIn("/no/such", self.cli("replay", "/no/such", status=2))
 
 
+class Import(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.log = self.folder / "log.csv"
+        self.log.write_text("step,loss\n" + "".join(f"{step},{5 - step / 100}\n" for step in range(0, 300, 10)))
+        self.main = self.server()
+        self.named = {"FORESHOCK_SERVER": self.main.grpc}
+
+    def runs(self):
+        return [run["run"] for run in self.cli("runs", "--json", server=self.main.grpc)["runs"]]
+
+    def test_into_the_server_that_the_environment_names(self):
+        self.cli("import", self.log, "--run", "past", env=self.named)
+        self.assertEqual(self.runs(), ["past"])
+        losses = self.losses(self.main, "past")
+        self.assertEqual(len(losses), 30)
+        self.assertAlmostEqual(dict(losses)[100], 4.0)
+
+    def test_into_a_file_alone_where_only_the_environment_names_a_server(self):
+        recording = self.folder / "past.jsonl"
+        self.cli("import", self.log, recording, "--run", "past", env=self.named)
+        self.assertTrue(recording.exists())
+        self.assertEqual(self.runs(), [])
+
+    def test_into_both_where_the_flag_names_the_server(self):
+        recording = self.folder / "past.jsonl"
+        self.cli("import", self.log, recording, "--run", "past", server=self.main.grpc)
+        self.assertTrue(recording.exists())
+        self.assertEqual(self.runs(), ["past"])
+
+    def test_a_server_that_is_not_there(self):
+        said = self.cli("import", self.log, env={"FORESHOCK_SERVER": f"127.0.0.1:{harness.free_port()}"}, status=3)
+        self.assertIn("foreshock up", said)
+
+
 class Up(harness.Case):
     def up(self, *flags):
         ready = self.folder / "up.json"

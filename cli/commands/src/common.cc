@@ -32,12 +32,14 @@ int ExitOf(Code code) {
 int Fail(Context& context, const Status& status) {
   context.out.flush();
   context.err << "foreshock: " << Printable(status.ToString()) << "\n";
-  if (status.code() == Code::kUnavailable && status.message().starts_with("server ")) {
-    context.err << "Start one with 'foreshock up', or name one: --server HOST:PORT or FORESHOCK_SERVER (its "
-                   "gRPC port, "
-                   "7071 unless\nit was told another; the web page has a port of its own).\n";
-  }
+  if (status.code() == Code::kUnavailable && status.message().starts_with("server ")) AdviseServer(context);
   return ExitOf(status.code());
+}
+
+void AdviseServer(Context& context) {
+  context.err << "Start one with 'foreshock up', or name one: --server HOST:PORT or FORESHOCK_SERVER (its "
+                 "gRPC port, "
+                 "7071 unless\nit was told another; the web page has a port of its own).\n";
 }
 
 void ServerArgs::Declare(ArgSink& sink) {

@@ -18,6 +18,8 @@ namespace foreshock::cli {
 
 // Prints "foreshock: MESSAGE" and gives the exit status that goes with the code.
 int Fail(Context& context, const Status& status);
+// What to do about a server that does not answer.
+void AdviseServer(Context& context);
 
 // --server, --token, TLS, --timeout-ms and --json.
 class ServerArgs {

@@ -54,7 +54,9 @@ class Import final : public Command {
     options_.json = server_.json();
     SendImported send;
     if (to_.empty() || ServerWasNamed()) send = [this](const Imported& imported) { return Send(imported); };
-    return RunImport(from_, to_, options_, send, context.out, context.err);
+    const int status = RunImport(from_, to_, options_, send, context.out, context.err);
+    if (status == kExitUnreachable) AdviseServer(context);
+    return status;
   }
 
  private:
