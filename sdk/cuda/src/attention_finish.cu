@@ -1,9 +1,12 @@
-// FinishHeads: one block a head adds up what the row kernels' warps left, in a fixed order and in double, and writes
-// the head's AttentionHeadStats. No atomics, so the same rows give the same bits.
-// PlanTiles: before the row kernels, one block counts the tiles of packed sequences from cu_seqlens on the device.
+// FinishHeads: one block a head adds up what the row kernels' warps left, in a fixed order and in double, and
+// writes the head's AttentionHeadStats. No atomics, so the same rows give the same bits.
+//
+// PlanTiles: before the row kernels, one block counts the tiles of packed sequences from cu_seqlens on the
+// device.
 #include "attention_finish.h"
 
 #include "attention_partial.cuh"
+#include "kernel_launch.cuh"
 
 namespace foreshock::cuda {
 namespace {
@@ -40,9 +43,7 @@ struct Sums {
 __global__ void __launch_bounds__(kThreads)
     FinishHeads(TileList list, const WarpPartial* partials, const uint32_t* enabled,
                 kernels::AttentionHeadStats* heads) {
-#if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
-#endif
+  WaitForKernelAhead();
   if (enabled != nullptr && *enabled == 0) return;
   const int head = static_cast<int>(blockIdx.x);
   const WarpPartial* mine = partials + head * list.PartialsPerHead();
@@ -50,6 +51,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t count =
       packed ? int64_t{list.prefix[list.sampled_sequences]} * list.warps_per_tile : list.PartialsPerHead();
   Sums sums;
+#pragma unroll 4  // their loads do not wait for each other
   for (int64_t i = threadIdx.x; i < count; i += kThreads) sums.Add(mine[i]);
   for (int lane = 16; lane > 0; lane /= 2) sums.AddLane(lane);
   __shared__ Sums of_warp[kThreads / 32];
@@ -134,23 +136,8 @@ int LaunchPlanTiles(const AttentionProblem& problem, const TileList& list, const
 
 int LaunchFinishHeads(const TileList& list, const WarpPartial* partials, const uint32_t* enabled,
                       kernels::AttentionHeadStats* heads, cudaStream_t stream) {
-  int device = 0;
-  int major = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) {
-    error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  }
-  if (error != cudaSuccess) return error;
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = static_cast<unsigned>(list.heads);
-  config.blockDim = kThreads;
-  config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = major >= 9 ? 1 : 0;
-  return cudaLaunchKernelEx(&config, FinishHeads, list, partials, enabled, heads);
+  return LaunchEarly<FinishHeads>(static_cast<unsigned>(list.heads), kThreads, 0, stream, list, partials,
+                                  enabled, heads);
 }
 
 }  // namespace foreshock::cuda

@@ -7,6 +7,7 @@
 
 #include "attention_partial.cuh"
 #include "attention_scores.cuh"
+#include "kernel_launch.cuh"
 #include "mma_sync.cuh"
 
 namespace foreshock::cuda {
@@ -240,10 +241,9 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Products, bool kFeatured>
 int Launch(const AttentionProblem& p, const TileList& list, const uint32_t* enabled, WarpPartial* partials,
            cudaStream_t stream) {
-  const auto kernel = PortableProbe<Products, kFeatured>;
+  constexpr auto kernel = PortableProbe<Products, kFeatured>;
   const size_t shared = Products::SharedBytes(p);
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+  const cudaError_t error = AllowShared<kernel>(shared);
   if (error != cudaSuccess) return error;
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(list.Items(), 1 << 24));
   kernel<<<blocks, kThreads, shared, stream>>>(p, list, enabled, partials);

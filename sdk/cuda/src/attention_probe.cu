@@ -1,6 +1,6 @@
-// The attention probe's launcher: checks, the choice between the Hopper kernel (attention_hopper.h) and the portable one
-// (attention_portable.h), then the kernel that adds up (attention_finish.h), all on the caller's stream. Nothing here
-// waits, and nothing is allocated: the workspace is the caller's.
+// The attention probe's launcher: checks, the choice between the Hopper kernel (attention_hopper.h) and the
+// portable one (attention_portable.h), then the kernel that adds up (attention_finish.h), all on the caller's
+// stream. Nothing here waits, and nothing is allocated: the workspace is the caller's.
 
 // nvcc takes an assignment in base/result.h for an ignored value.
 #pragma nv_diag_suppress 2810

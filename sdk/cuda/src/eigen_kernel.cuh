@@ -1,20 +1,20 @@
 // The leading eigenvectors of G = W^T W, and the largest singular value of W_Q W_K^T from G_Q and G_K.
 //
 // One thread block a head. Block subspace iteration with eight vectors X, begun from those of the last call:
-//   filter          X <- p(G) X with p the Chebyshev polynomial that is small on [0, theta_8], of a degree
-//   that
-//                   keeps the leading vector from drowning the others in rounding
-//   Rayleigh-Ritz   (X^T G X) q = theta (X^T X) q: Cholesky's factor of X^T X (or, where X is nearly
-//   dependent,
-//                   modified Gram-Schmidt first), then Jacobi rotations; X turns into Ritz vectors
-// until the leading three residuals are small (one thread block: nothing leaves the multiprocessor). G stays
-// in registers as two bf16 halves, in the layout of the tensor cores' left operand: warp w has rows [16 w, 16
-// w + 16).
+//   filter         X <- p(G) X with p the Chebyshev polynomial that is small on [0, theta_8], of a degree
+//                  that keeps the leading vector from drowning the others in rounding
+//   Rayleigh-Ritz  (X^T G X) q = theta (X^T X) q: Cholesky's factor of X^T X (or, where X is nearly
+//                  dependent, modified Gram-Schmidt first), then Jacobi rotations; X turns into Ritz vectors
+// until the leading three residuals are small (one thread block: nothing leaves the multiprocessor).
+//
+// G stays in registers as two bf16 halves, in the layout of the tensor cores' left operand: warp w has rows
+// [16 w, 16 w + 16).
 //
 // For W_Q W_K^T the operator is A = G_K G_Q, symmetric in the inner product x^T G_Q y: vectors carry z = G_Q
 // x along, and a second set of warps holds G_K.
 #pragma once
 
+#include "kernel_launch.cuh"
 #include "weight_tile.cuh"
 
 namespace foreshock::cuda {
@@ -618,6 +618,7 @@ __global__ void __launch_bounds__(EigenShape<N, false>::kThreads, N <= 128 ? 256
     SpectrumKernel(const HeadRecord* heads, const int* list, const float* gram, float* basis, float* vectors,
                    GramRecord* records, const int* flag) {
   extern __shared__ __align__(16) unsigned char raw[];
+  WaitForKernelAhead();
   if (flag != nullptr && *flag == 0) return;
   auto& shared = *reinterpret_cast<EigenShared<N>*>(raw);
   const int head = list[blockIdx.x];

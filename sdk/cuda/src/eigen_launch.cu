@@ -1,3 +1,5 @@
+// Launches of the eigen-solvers (eigen_kernel.cuh): a block a head for the leading vectors of G, and a block
+// that goes through pairs of heads for the largest singular value of W_Q W_K^T.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -17,8 +19,9 @@ int LaunchSpectrum(const WeightBuffers& b, int padded, int first, int count, flo
                    DeviceStream stream) {
   if (count == 0) return 0;
   return WithSize(padded, [&](auto n) {
-    SpectrumKernel<n><<<count, EigenShape<n, false>::kThreads, sizeof(EigenShared<n>), Of(stream)>>>(
-        b.heads, b.head_list + first, b.gram, b.basis, v, b.records, flag);
+    (void)LaunchEarly<SpectrumKernel<n>>(count, EigenShape<n, false>::kThreads, sizeof(EigenShared<n>),
+                                         Of(stream), b.heads, b.head_list + first, b.gram, b.basis, v,
+                                         b.records, flag);
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "kernel_launch.cuh"
 #include "weight_tables.h"
 
 namespace foreshock::cuda {
@@ -134,6 +135,7 @@ __global__ void __launch_bounds__(kFinishThreads) FinishKernel(FinishArguments a
   __shared__ double turn[3][3];  // columns: new vectors in terms of the old
   __shared__ double sigma[3];
   __shared__ float sign[3];
+  WaitForKernelAhead();
   if (a.flag != nullptr && *a.flag == 0) return;
   const HeadRecord h = a.heads[blockIdx.x];
   const GramRecord record = a.records[blockIdx.x];

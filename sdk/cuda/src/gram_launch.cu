@@ -1,3 +1,7 @@
+// Launches of the kernels that make G = W^T W: Hopper's (gram_hopper_kernel.cuh) for heads of 64 or 128
+// columns whose lines run along d_model, the portable one (gram_kernel.cuh) for the others, then
+// gram_slow_kernel.cuh, which adds up a head's parts, takes the trace, and does over what fp32 could not
+// hold.
 #include <cuda_runtime.h>
 
 #include "gram_hopper_kernel.cuh"
@@ -130,8 +134,8 @@ int LaunchGram(const WeightBuffers& b, int padded, int dtype, bool hopper, int f
 
 int LaunchGramSlow(const WeightBuffers& b, int heads, int padded, const int* flag, DeviceStream stream) {
   if (heads == 0) return 0;
-  GramSlowKernel<<<heads, kSlowThreads, SlowBytes(padded), Of(stream)>>>(b.heads, b.gram, b.records, flag);
-  return cudaGetLastError();
+  return LaunchEarly<GramSlowKernel>(heads, kSlowThreads, SlowBytes(padded), Of(stream), b.heads, b.gram,
+                                     b.records, flag);
 }
 
 }  // namespace foreshock::cuda

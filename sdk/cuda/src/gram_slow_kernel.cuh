@@ -6,6 +6,7 @@
 // power of two, which is recorded.
 #pragma once
 
+#include "kernel_launch.cuh"
 #include "weight_tile.cuh"
 
 namespace foreshock::cuda {
@@ -58,6 +59,7 @@ __global__ void __launch_bounds__(kSlowThreads)
   extern __shared__ __align__(16) double tile[];  // kSlowRows x padded
   __shared__ double reduce[kSlowThreads / 32];
   __shared__ int any_bad;
+  WaitForKernelAhead();
   if (flag != nullptr && *flag == 0) return;
   const HeadRecord h = heads[blockIdx.x];
   GramRecord* record = records + blockIdx.x;

@@ -10,6 +10,7 @@
 // depend on timing.
 #pragma once
 
+#include "kernel_launch.cuh"
 #include "weight_tile.cuh"
 
 namespace foreshock::cuda {
@@ -202,26 +203,17 @@ __device__ void PassModelMajor(const ProjectArguments& a, const HeadRecord& h, c
 }
 
 // Lines along d_head: a group of kLanes lanes owns a row, four rows at a time; lane l holds elements
-// [l * 16 bytes, ...) of each line, and v's in registers.
+// [l * 16 bytes, ...) of each line, and v's in registers. `shared` is room for the vectors, which are fetched
+// while the first lines are on their way.
 template <Pass kPass, typename T, int kLanes, int kChunks>
 __device__ void PassHeadMajor(const ProjectArguments& a, const HeadRecord& h, const RowChunk& chunk,
-                              double scale, const float* shared, RowSums<kPass>* sums) {
+                              double scale, float* shared, RowSums<kPass>* sums) {
   using Acc = typename Accumulator<T>::Type;
   constexpr int kElements = RowsOfThread<T>();
   constexpr int kVectors = RowSums<kPass>::kVectors;
   constexpr int kRowsOfWarp = 32 / kLanes;
   constexpr int kStep = kProjectThreads / 32 * kRowsOfWarp * 4;
   const int lane = threadIdx.x & 31, in_row = lane % kLanes;
-  Acc v[kVectors][kChunks * kElements];
-#pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      const int j = (c * kLanes + in_row) * kElements + e;
-#pragma unroll
-      for (int n = 0; n < kVectors; ++n) v[n][c * kElements + e] = j < h.d_head ? shared[j * 8 + n] : 0.0f;
-    }
-  }
   const int end = chunk.first + chunk.rows;
   const Acc unit = static_cast<Acc>(scale);
   // Rows of a warp's four loads: base + q * kRowsOfWarp. The next four are in flight while these are used.
@@ -246,14 +238,47 @@ __device__ void PassHeadMajor(const ProjectArguments& a, const HeadRecord& h, co
       }
     }
   };
+  // After the exchanges below a lane goes on with the sum of this one of its rows.
+  const auto mine_of = [&](int block) {
+    return base_of(block) + ((lane & 1) * 2 + ((lane >> 1) & 1)) * kRowsOfWarp;
+  };
+  // That row's u, fetched as early as its line. (16-bit lines leave no registers for it where r alone is
+  // wanted.)
+  constexpr bool kFetchU = kPass == Pass::kRefresh || (kPass == Pass::kProject && sizeof(T) >= 4);
+  float u[kVectors] = {}, u_ahead[kVectors] = {};
+  const auto load_u = [&](int block) {
+    const int i = mine_of(block);
+    if (in_row >= 4 || i >= end) return;
+#pragma unroll
+    for (int n = 0; n < kVectors; ++n) {
+      const float* all = n < 3 ? a.now.u : a.next.u;
+      u_ahead[n] = __ldg(all + h.u_at + (n % 3) * int64_t{h.d_model} + i);
+    }
+  };
   alignas(16) T w[4][kChunks * kElements];
   alignas(16) T ahead[4][kChunks * kElements];
   load(chunk.first, ahead);
+  if constexpr (kFetchU) load_u(chunk.first);
+  ShareVectors<kPass>(a, h, shared);
+  Acc v[kVectors][kChunks * kElements];
+#pragma unroll
+  for (int c = 0; c < kChunks; ++c) {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      const int j = (c * kLanes + in_row) * kElements + e;
+#pragma unroll
+      for (int n = 0; n < kVectors; ++n) v[n][c * kElements + e] = j < h.d_head ? shared[j * 8 + n] : 0.0f;
+    }
+  }
   for (int block = chunk.first; block < end; block += kStep) {
-    const int base = base_of(block);
 #pragma unroll
     for (int e = 0; e < 4 * kChunks * kElements; ++e) (&w[0][0])[e] = (&ahead[0][0])[e];
-    if (block + kStep < end) load(block + kStep, ahead);
+#pragma unroll
+    for (int n = 0; n < kVectors; ++n) u[n] = u_ahead[n];
+    if (block + kStep < end) {
+      load(block + kStep, ahead);
+      if constexpr (kFetchU) load_u(block + kStep);
+    }
     Acc part[kVectors][4] = {};
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
@@ -264,7 +289,6 @@ __device__ void PassHeadMajor(const ProjectArguments& a, const HeadRecord& h, co
         for (int n = 0; n < kVectors; ++n) part[n][q] += x * v[n][e];
       }
     }
-    // After two exchanges lane bits 0 and 1 name the row whose sum the lane goes on with.
     Acc y[kVectors];
     const bool odd = lane & 1, upper = lane & 2;
 #pragma unroll
@@ -277,15 +301,21 @@ __device__ void PassHeadMajor(const ProjectArguments& a, const HeadRecord& h, co
 #pragma unroll
       for (int d = 4; d < kLanes; d <<= 1) y[n] += __shfl_xor_sync(0xffffffffu, y[n], d);
     }
-    const int mine = base + ((lane & 1) * 2 + ((lane >> 1) & 1)) * kRowsOfWarp;
-    if (in_row < 4 && mine < end) sums->Add(a, h, mine, y);
+    const int mine = mine_of(block);
+    if (in_row >= 4 || mine >= end) continue;
+    if constexpr (kFetchU) {
+#pragma unroll
+      for (int n = 0; n < kVectors; ++n) sums->sum[n] += double(u[n]) * double(y[n]);
+    } else {
+      sums->Add(a, h, mine, y);
+    }
   }
 }
 
 // Widths of a line along d_head.
 template <Pass kPass, typename T>
 __device__ void PassOfWidth(const ProjectArguments& a, const HeadRecord& h, const RowChunk& chunk,
-                            double scale, const float* shared, RowSums<kPass>* sums) {
+                            double scale, float* shared, RowSums<kPass>* sums) {
   const int vectors = (h.d_head * static_cast<int>(sizeof(T)) + 15) / 16;
   if (vectors <= 4) return PassHeadMajor<kPass, T, 4, 1>(a, h, chunk, scale, shared, sums);
   if (vectors <= 8) return PassHeadMajor<kPass, T, 8, 1>(a, h, chunk, scale, shared, sums);
@@ -357,6 +387,9 @@ __device__ void FinishHead(const ProjectArguments& a, const HeadRecord& h, int h
 // which is better than 1.
 template <Pass kPass, typename T, bool kHeadMajor>
 constexpr int ProjectBlocks() {
+  // Lines of fp32 along d_head: 72 registers and a few values in local memory, so that all blocks of a GPT-2
+  // fit at once.
+  if (kHeadMajor && kPass == Pass::kProject && sizeof(T) == 4) return 7;
   if (kHeadMajor || sizeof(T) == 8) return 0;
   return kPass == Pass::kProject ? 7 : kPass == Pass::kSpectra ? 5 : 0;
 }
@@ -369,18 +402,19 @@ __global__ void __launch_bounds__(kProjectThreads, ProjectBlocks<kPass, T, kHead
   extern __shared__ __align__(16) float vectors[];  // d_head x 8
   __shared__ double reduce[kProjectThreads / 32][kPartials];
   __shared__ bool last;
-  if (a.flag != nullptr && *a.flag == 0) return;
+  WaitForKernelAhead();
   const RowChunk chunk = a.chunks[blockIdx.x];
+  if (a.flag != nullptr && *a.flag == 0) return;
   const HeadRecord h = a.heads[chunk.head];
   // Weights far from 1 in size are brought there: fp32 sums must neither overflow nor vanish. 1 for most.
   const GramRecord record = a.records[chunk.head];
   if (kPass == Pass::kSpectra && record.finite == 0) return;
   const double scale = scalbn(1.0, -record.exponent);
-  ShareVectors<kPass>(a, h, vectors);
   RowSums<kPass> sums;
   if constexpr (kHeadMajor) {
     PassOfWidth<kPass, T>(a, h, chunk, scale, vectors, &sums);
   } else {
+    ShareVectors<kPass>(a, h, vectors);
     PassModelMajor<kPass, T>(a, h, chunk, scale, vectors, &sums);
   }
 #pragma unroll

@@ -1,6 +1,9 @@
+// Launches of what reads W a second time: r_i and c_i (project_kernel.cuh) every step, y = W v in sampled
+// steps, and from y the sigma, u and v (finish_kernel.cuh); and the clearing of a window's sums.
 #include <cuda_runtime.h>
 
 #include "finish_kernel.cuh"
+#include "kernel_launch.cuh"
 #include "project_kernel.cuh"
 #include "weight_launch.h"
 
@@ -33,13 +36,23 @@ ProjectArguments Arguments(const WeightBuffers& b, int first, const int* flag) {
   return a;
 }
 
-template <Pass kPass, typename T>
-void LaunchOf(const ProjectArguments& a, const ProjectGroup& group, int bytes, DeviceStream stream) {
-  if (group.head_major) {
-    ProjectKernel<kPass, T, true><<<group.count, kProjectThreads, bytes, Of(stream)>>>(a);
+// Sampled steps' pass is not launched early: its blocks would take the room that the solver of W_Q W_K^T, on
+// a stream beside, needs whole multiprocessors of.
+template <Pass kPass, auto kKernel>
+cudaError_t LaunchKernel(const ProjectArguments& a, int blocks, int bytes, DeviceStream stream) {
+  if constexpr (kPass == Pass::kSpectra) {
+    kKernel<<<blocks, kProjectThreads, bytes, Of(stream)>>>(a);
+    return cudaGetLastError();
   } else {
-    ProjectKernel<kPass, T, false><<<group.count, kProjectThreads, bytes, Of(stream)>>>(a);
+    return LaunchEarly<kKernel>(blocks, kProjectThreads, bytes, Of(stream), a);
   }
+}
+
+template <Pass kPass, typename T>
+cudaError_t LaunchOf(const ProjectArguments& a, const ProjectGroup& group, int bytes, DeviceStream stream) {
+  return group.head_major
+             ? LaunchKernel<kPass, ProjectKernel<kPass, T, true>>(a, group.count, bytes, stream)
+             : LaunchKernel<kPass, ProjectKernel<kPass, T, false>>(a, group.count, bytes, stream);
 }
 
 template <Pass kPass>
@@ -48,21 +61,16 @@ int Launch(const ProjectArguments& a, const ProjectGroup& group, int d_head, Dev
   const int bytes = d_head * 8 * static_cast<int>(sizeof(float));
   switch (group.dtype) {
     case 1:
-      LaunchOf<kPass, __nv_bfloat16>(a, group, bytes, stream);
-      break;
+      return LaunchOf<kPass, __nv_bfloat16>(a, group, bytes, stream);
     case 2:
-      LaunchOf<kPass, __half>(a, group, bytes, stream);
-      break;
+      return LaunchOf<kPass, __half>(a, group, bytes, stream);
     case 3:
-      LaunchOf<kPass, float>(a, group, bytes, stream);
-      break;
+      return LaunchOf<kPass, float>(a, group, bytes, stream);
     case 4:
-      LaunchOf<kPass, double>(a, group, bytes, stream);
-      break;
+      return LaunchOf<kPass, double>(a, group, bytes, stream);
     default:
       return cudaErrorInvalidValue;
   }
-  return cudaGetLastError();
 }
 
 }  // namespace
@@ -77,9 +85,9 @@ int LaunchSpectraPass(const WeightBuffers& b, const ProjectGroup& group, int d_h
 
 int LaunchFinish(const WeightBuffers& b, int heads, Pairs next, const int* flag, DeviceStream stream) {
   if (heads == 0) return 0;
-  FinishKernel<<<heads, kFinishThreads, 0, Of(stream)>>>(
-      {b.heads, b.records, b.partial, next.u, next.v, b.spectra, flag});
-  return cudaGetLastError();
+  return LaunchEarly<FinishKernel>(
+      heads, kFinishThreads, 0, Of(stream),
+      FinishArguments{b.heads, b.records, b.partial, next.u, next.v, b.spectra, flag});
 }
 
 int LaunchProject(const WeightBuffers& b, const ProjectGroup& group, int d_head, Pairs now, const Pairs* next,

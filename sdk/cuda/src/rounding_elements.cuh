@@ -1,7 +1,7 @@
-// What the two row kernels of the rounding probe share: what one element of O or dQ, next to its value in fp32, adds to
-// its row's record. An element's error is in units of the last place of bf16, signed away from zero; sums are double.
-// Both kernels (rounding_rows.cu, rounding_mma.cu) call these with the same operands, so they differ only in how the
-// products are summed.
+// What the two row kernels of the rounding probe share: what one element of O or dQ, next to its value in
+// fp32, adds to its row's record. An element's error is in units of the last place of bf16, signed away from
+// zero; sums are double. Both kernels (rounding_rows.cu, rounding_mma.cu) call these with the same operands,
+// so they differ only in how the products are summed.
 #pragma once
 
 #include <cstdint>

@@ -16,6 +16,7 @@
 #include <cuda_runtime.h>
 
 #include "attention_scores.cuh"
+#include "kernel_launch.cuh"
 #include "mma_sync.cuh"
 #include "rounding_elements.cuh"
 #include "rounding_rows.h"
@@ -411,13 +412,9 @@ bool Takes(const TensorView& t) { return t.dtype == kernels::DType::kBf16 && IsV
 template <int kDim, bool kGradients>
 int Launch(const RoundingProblem& p, const TileList& list, const uint32_t* enabled, RoundingRecord* records,
            cudaStream_t stream) {
-  const auto kernel = RoundingMma<kDim, kGradients>;
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(MmaShared<kDim>));
-  if (error != cudaSuccess) {
-    (void)cudaGetLastError();
-    return error;
-  }
+  constexpr auto kernel = RoundingMma<kDim, kGradients>;
+  const cudaError_t error = AllowShared<kernel>(sizeof(MmaShared<kDim>));
+  if (error != cudaSuccess) return error;
   const int64_t most = int64_t{1} << 24;
   const auto blocks = static_cast<unsigned>(list.Items() < most ? list.Items() : most);
   kernel<<<blocks, kThreads, sizeof(MmaShared<kDim>), stream>>>(p, list, enabled, records);

@@ -10,6 +10,7 @@
 #include <cuda_runtime.h>
 
 #include "attention_scores.cuh"
+#include "kernel_launch.cuh"
 #include "rounding_elements.cuh"
 #include "rounding_rows.h"
 
@@ -393,15 +394,11 @@ int Launch(const RoundingProblem& p, const TileList& list, const uint32_t* enabl
   using Shared = RoundingShared<kRows, kKeys, kDim>;
   // What every device from sm_80 on gives a block.
   static_assert(sizeof(Shared) <= 99 * 1024);
-  const auto kernel = RoundingRows<kRows, kKeys, kDim>;
+  constexpr auto kernel = RoundingRows<kRows, kKeys, kDim>;
   const bool capped = p.attention.softcap > 0;
   const size_t shared = capped ? sizeof(Shared) : sizeof(Shared) - sizeof(typename Shared::Tile);
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared));
-  if (error != cudaSuccess) {
-    (void)cudaGetLastError();
-    return error;
-  }
+  const cudaError_t error = AllowShared<kernel>(sizeof(Shared));
+  if (error != cudaSuccess) return error;
   // Marked tiles are few: a small grid looks for them.
   const int64_t most = only_redo ? 256 : int64_t{1} << 24;
   const auto blocks = static_cast<unsigned>(list.Items() < most ? list.Items() : most);

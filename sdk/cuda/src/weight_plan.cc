@@ -1,3 +1,5 @@
+// How a set of heads is cut into thread blocks: chunks of rows for each kernel, heads grouped by what one
+// launch can take, and every head's places in the shared buffers.
 #include "weight_plan.h"
 
 #include <algorithm>
@@ -22,10 +24,12 @@ int EvenRows(int64_t d_model, int64_t most) {
   return RoundUp(std::max<int64_t>(1, (d_model + chunks - 1) / chunks), kChunkAlign);
 }
 
-// Rows that one block of the projection takes: all of its threads have work.
-int64_t ProjectRows(const HeadRecord& h) {
+// Rows that one block of the projection takes: all of its threads have work. Lines along d_head are read by
+// fewer rows a block where all of the model's blocks are on the device at once (`few`), by more where blocks
+// follow each other.
+int64_t ProjectRows(const HeadRecord& h, bool few) {
   const auto bytes = static_cast<int64_t>(kernels::SizeOf(static_cast<kernels::DType>(h.dtype)));
-  return h.order == Order::kHeadMajor ? 512 : 128 * 16 / bytes;
+  return h.order == Order::kHeadMajor ? (few ? 256 : 512) : 128 * 16 / bytes;
 }
 
 void AddChunks(int32_t head, int32_t d_model, int rows, std::vector<RowChunk>* chunks) {
@@ -59,7 +63,7 @@ Status CheckHead(const kernels::WeightView& w, size_t index) {
   }
   if (w.d_model < 1 || w.d_model > (int64_t{1} << 24)) {
     return Status(Code::kInvalidArgument,
-                  name + ": model_dim: " + std::to_string(w.d_model) + ", at most 16777216");
+                  name + ": model_dim: " + std::to_string(w.d_model) + ", must be 1 to 16777216");
   }
   if (w.data == nullptr) return Status(Code::kInvalidArgument, name + ": data is null");
   return OkStatus();
@@ -87,6 +91,9 @@ Result<WeightPlan> PlanWeights(const std::vector<DeviceHead>& heads, const std::
   // Chunks of the Gram kernel: enough for every multiprocessor to hold a few.
   const int64_t wanted = int64_t{4} * multiprocessors;
   const int64_t per_head = std::max<int64_t>(1, wanted / std::max<int64_t>(count, 1));
+  int64_t all_rows = 0;
+  for (const DeviceHead& head : heads) all_rows += head.view.d_model;
+  const bool few = all_rows < int64_t{512} * 8 * multiprocessors;
   std::vector<int> gram_rows, project_rows;
   int32_t all_chunks = 0;
   for (int32_t i = 0; i < count; ++i) {
@@ -114,7 +121,7 @@ Result<WeightPlan> PlanWeights(const std::vector<DeviceHead>& heads, const std::
     plan.v_floats += kPairsOf * w.d_head;
     h.basis_at = plan.basis_floats;
     plan.basis_floats += kBasis * (h.padded + 1);
-    const int rows = EvenRows(w.d_model, ProjectRows(h));
+    const int rows = EvenRows(w.d_model, ProjectRows(h, few));
     project_rows.push_back(rows);
     h.first_chunk = all_chunks;
     h.chunks = CountChunks(h.d_model, rows);

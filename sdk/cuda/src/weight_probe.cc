@@ -1,3 +1,5 @@
+// One allocation for everything that a set of heads needs on its device, and the order of the launches: G of
+// every head, its leading vectors, W_Q W_K^T beside the second pass over W, sigma, u and v.
 #include "foreshock/sdk/cuda/weight_probe.h"
 
 #include <cuda_runtime_api.h>
