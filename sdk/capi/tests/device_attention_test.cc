@@ -13,107 +13,16 @@
 #include <set>
 #include <utility>
 
+#include "device_fixture.h"
 #include "foreshock/base/catalogue.h"
-#include "foreshock/sdk/cuda/device.h"
-#include "foreshock/sdk/dtype.h"
 #include "recording_support.h"
 #include "toy_model.h"
-
-#define FS_NEEDS_DEVICE() \
-  if (!::foreshock::cuda::DriverSupport().usable) GTEST_SKIP() << "skipped: no CUDA device"
 
 namespace foreshock::testing {
 namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
-
-// Device memory, freed at the end.
-class Device {
- public:
-  Device() = default;
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
-  ~Device() {
-    for (void* p : all_) EXPECT_EQ(cudaFree(p), cudaSuccess);
-  }
-  void* Copy(const void* host, size_t bytes) {
-    void* p = nullptr;
-    EXPECT_EQ(cudaMalloc(&p, bytes), cudaSuccess);
-    EXPECT_EQ(cudaMemcpy(p, host, bytes, cudaMemcpyHostToDevice), cudaSuccess);
-    all_.push_back(p);
-    return p;
-  }
-
- private:
-  std::vector<void*> all_;
-};
-
-class Stream {
- public:
-  // As PyTorch's: not ordered with the default stream.
-  Stream() { EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  ~Stream() {
-    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-    EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
-  }
-  operator cudaStream_t() const { return stream_; }  // NOLINT: stands for it everywhere
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
-
-// The toy model's activations in a dtype, in host memory or on a device.
-class Activations {
- public:
-  Activations(const ToyModel& m, fs_dtype dtype, bool on_device)
-      : s_(m.s), dtype_(dtype), device_(on_device) {
-    q_ = Place(m.q);
-    k_ = Place(m.k);
-    v_ = Place(m.v);
-    o_ = Place(m.o);
-    d_o_ = Place(m.d_o);
-    dq_ = Place(m.dq);
-    if (!on_device) return;
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // streams of tests wait for nothing
-  }
-  fs_attention Forward(void* stream = nullptr) const {
-    fs_attention a;
-    fs_attention_init(&a);
-    a.q = fs_tensor_bshd(q_, dtype_, s_.batch, s_.seq, s_.heads, s_.dim);
-    a.k = fs_tensor_bshd(k_, dtype_, s_.batch, s_.seq, s_.kv_heads, s_.dim);
-    a.v = fs_tensor_bshd(v_, dtype_, s_.batch, s_.seq, s_.kv_heads, s_.dim);
-    a.o = fs_tensor_bshd(o_, dtype_, s_.batch, s_.seq, s_.heads, s_.dim);
-    a.stream = stream;
-    return a;
-  }
-  fs_attention Backward(void* stream = nullptr) const {
-    fs_attention a = Forward(stream);
-    a.d_o = fs_tensor_bshd(d_o_, dtype_, s_.batch, s_.seq, s_.heads, s_.dim);
-    a.dq = fs_tensor_bshd(dq_, dtype_, s_.batch, s_.seq, s_.heads, s_.dim);
-    return a;
-  }
-
- private:
-  const void* Place(const std::vector<float>& values) {
-    const auto dtype = static_cast<kernels::DType>(dtype_);
-    std::vector<unsigned char> bytes(values.size() * kernels::SizeOf(dtype));
-    for (size_t i = 0; i < values.size(); ++i)
-      kernels::StoreFloat(bytes.data(), dtype, static_cast<int64_t>(i), values[i]);
-    if (device_) return gpu_.Copy(bytes.data(), bytes.size());
-    host_.push_back(std::move(bytes));
-    return host_.back().data();
-  }
-
-  ToyShape s_;
-  fs_dtype dtype_;
-  bool device_;
-  Device gpu_;
-  std::vector<std::vector<unsigned char>> host_;
-  const void *q_, *k_, *v_, *o_, *d_o_, *dq_;
-};
 
 class OpenRun {
  public:
@@ -404,6 +313,89 @@ TEST(DeviceAttentionTest, AnErrorOfTheDeviceIsTold) {
   std::vector<std::string> said;
   for (const auto& event : recording.events) said.push_back(event.detail);
   EXPECT_THAT(said, Contains(HasSubstr("attention on CUDA device 0: cudaMallocAsync: out of memory")));
+}
+
+// The rounding probe's turn comes with the backward pass: an error there ends both probes of the device, and
+// no more.
+TEST(DeviceAttentionTest, AnErrorInRoundingIsTold) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  ToyShape shape = Shape(20);
+  shape.layers = 1;
+  ToyModel model(shape);
+  const Activations gpu(model, FS_BF16, true);
+  const Stream good;
+  OpenRun run(dir / "run.fsk", 1);
+  run.AddLayers(model);
+  for (int64_t t = 0; t < 4; ++t) {
+    EXPECT_EQ(fs_step_begin(run, t), FS_OK);
+    const fs_attention forward = gpu.Forward(good);
+    EXPECT_EQ(fs_attention_forward(run, 0, &forward), FS_OK) << fs_last_error(run);
+    if (t == 1) {
+      const Stream bad;
+      const BrokenCapture broken(bad);
+      const fs_attention backward = gpu.Backward(bad);
+      EXPECT_EQ(fs_attention_backward(run, 0, &backward), FS_OK) << fs_last_error(run);
+      EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "nothing is left for the trainer to come upon";
+    } else {
+      const fs_attention backward = gpu.Backward(good);
+      EXPECT_EQ(fs_attention_backward(run, 0, &backward), FS_OK) << fs_last_error(run);
+    }
+    EXPECT_EQ(fs_step_end(run), FS_OK);
+  }
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  const Recording recording = run.Close();
+  ASSERT_EQ(recording.frames.size(), 4u);
+  for (const auto& series : recording.frames[3].series) EXPECT_NE(series.signal, kLogitMax);
+  std::vector<std::string> said;
+  for (const auto& event : recording.events) said.push_back(event.detail);
+  EXPECT_THAT(said, Contains(HasSubstr("attention on CUDA device 0: ")));
+}
+
+// Tensors on a device that is not the current one, and the current one stays current.
+TEST(DeviceAttentionTest, AnotherDeviceStaysCurrent) {
+  FS_NEEDS_DEVICE();
+  int devices = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);
+  if (devices < 2) GTEST_SKIP() << "skipped: needs two CUDA devices";
+  TempDir dir;
+  ToyModel model(Shape(40));
+  const Activations host(model, FS_BF16, false);
+  OpenRun on_host(dir / "host.fsk"), on_device(dir / "device.fsk");
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  const Activations gpu(model, FS_BF16, true);
+  Device memory;
+  const Stream stream;
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  const auto expect_current = [](const char* after) {
+    int device = -1;
+    EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+    EXPECT_EQ(device, 0) << after;
+  };
+  for (int l = 0; l < model.s.layers; ++l) {
+    fs_weights q = model.Weights(l, false), k = model.Weights(l, true);
+    fs_layer layer = model.Layer(l);
+    layer.wq = &q;
+    layer.wk = &k;
+    EXPECT_EQ(fs_add_layer(on_host, &layer), FS_OK);
+    ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+    const auto at = static_cast<size_t>(l);
+    q.data = memory.Copy(model.wq[at].data(), model.wq[at].size() * sizeof(float));
+    k.data = memory.Copy(model.wk[at].data(), model.wk[at].size() * sizeof(float));
+    ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+    EXPECT_EQ(fs_add_layer(on_device, &layer), FS_OK);
+    expect_current("fs_add_layer");
+  }
+  EXPECT_EQ(fs_set_stream(on_device, 1, stream), FS_OK);
+  for (int64_t t = 0; t < 4; ++t) {
+    Step(on_host, t, host, model.s.layers, nullptr);
+    Step(on_device, t, gpu, model.s.layers, stream);
+    expect_current("a step");
+  }
+  const Recording got = on_device.Close(), want = on_host.Close();
+  expect_current("fs_close");
+  ASSERT_EQ(got.frames.size(), 4u);
+  for (size_t t = 0; t < 4; ++t) EXPECT_GE(ExpectSameFrame(got.frames[t], want.frames[t]), 2 * 16);
 }
 
 // What a busy device does: no call waits for it, sampled or not, and every step's frame is there in the end.

@@ -9,14 +9,10 @@
 #include <optional>
 #include <utility>
 
+#include "device_fixture.h"
 #include "foreshock/base/catalogue.h"
-#include "foreshock/sdk/cuda/device.h"
 #include "foreshock/sdk/cuda/device_buffer.h"
 #include "recording_support.h"
-#include "toy_model.h"
-
-#define FS_NEEDS_DEVICE() \
-  if (!::foreshock::cuda::DriverSupport().usable) GTEST_SKIP() << "skipped: no CUDA device"
 
 namespace foreshock::testing {
 namespace {
@@ -160,6 +156,84 @@ TEST(DeviceTest, MovedWeightsAreReadWhereTheyAre) {
   EXPECT_EQ(fs_layer_set_weights(run, 0, &q, &k), FS_ERR_ARGUMENT);
   EXPECT_THAT(fs_last_error(run), ::testing::HasSubstr("device"));
   EXPECT_EQ(fs_close(run, FS_FINISHED), FS_OK);
+}
+
+// What a run told: events' details, and what its Hello calls unmonitored.
+std::vector<std::string> Told(const Recording& recording) {
+  std::vector<std::string> told;
+  for (const auto& event : recording.events) told.push_back(event.detail);
+  for (const auto& hello : recording.hellos) {
+    for (const auto& item : hello.unmonitored) told.push_back(item.name + ": " + item.reason);
+  }
+  return told;
+}
+
+// Weights whose tables no device has room for: they go unmonitored, with the reason, and training goes on.
+TEST(DeviceTest, NoRoomForTheWeightsTablesIsTold) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  const std::string address = "file:" + (dir / "run.fsk");
+  fs_options options = TestOptions(address);
+  fs_run* run = nullptr;
+  ASSERT_EQ(fs_open(&options, &run), FS_OK);
+  Device memory;
+  const float word = 1;
+  fs_weights q;
+  fs_weights_init(&q);
+  q.data = memory.Copy(&word, sizeof word);  // nobody reads it
+  q.row_stride = 1;
+  q.col_stride = int64_t{1} << 20;
+  q.head_stride = 16 * q.col_stride;
+  fs_layer layer;
+  fs_layer_init(&layer);
+  layer.model_dim = 1 << 20;
+  layer.query_heads = layer.kv_heads = 8192;  // whose u alone are 206 GB
+  layer.head_dim = 16;
+  layer.wq = &q;
+  ASSERT_EQ(fs_add_layer(run, &layer), FS_OK) << fs_last_error(run);
+  for (int64_t t = 0; t < 3; ++t) {
+    EXPECT_EQ(fs_step_begin(run, t), FS_OK);
+    EXPECT_EQ(fs_loss(run, 1.0, 10), FS_OK);
+    EXPECT_EQ(fs_step_end(run), FS_OK);
+  }
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_EQ(fs_close(run, FS_FINISHED), FS_OK);
+  const Recording recording = ReadRecording(dir / "run.fsk");
+  EXPECT_EQ(recording.frames.size(), 3u);
+  EXPECT_THAT(
+      Told(recording),
+      ::testing::Contains(::testing::HasSubstr("weights on CUDA device 0: cudaMalloc: out of memory")));
+}
+
+// An error at a step ends the weights' measurements with its reason, and nothing else.
+TEST(DeviceTest, AnErrorOfTheWeightsIsTold) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  const std::string address = "file:" + (dir / "run.fsk");
+  fs_options options = TestOptions(address);
+  options.attention_every_steps = 0;
+  options.spectra_every_steps = 1;
+  fs_run* run = nullptr;
+  ASSERT_EQ(fs_open(&options, &run), FS_OK);
+  ToyModel model(Shape());
+  const OnDevice weights(model);
+  ASSERT_EQ(weights.Register(model, run), FS_OK);
+  const Stream good, bad;
+  for (int64_t t = 0; t < 5; ++t) {
+    std::optional<BrokenCapture> broken;
+    if (t == 2) broken.emplace(bad);
+    EXPECT_EQ(fs_set_stream(run, 0, t == 2 ? bad : good), FS_OK);
+    EXPECT_EQ(fs_step_begin(run, t), FS_OK);
+    EXPECT_EQ(fs_loss(run, 1.0, 10), FS_OK);
+    EXPECT_EQ(fs_step_end(run), FS_OK);
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "nothing is left for the trainer to come upon";
+  }
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(fs_close(run, FS_FINISHED), FS_OK);
+  const Recording recording = ReadRecording(dir / "run.fsk");
+  ASSERT_EQ(recording.frames.size(), 5u);
+  for (const auto& series : recording.frames[4].series) EXPECT_NE(series.signal, kQkSigma1);
+  EXPECT_THAT(Told(recording), ::testing::Contains(::testing::HasSubstr("weights on CUDA device 0: ")));
 }
 
 }  // namespace

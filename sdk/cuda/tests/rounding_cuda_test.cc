@@ -168,6 +168,48 @@ TEST(RoundingCuda, BadOffsetsLeaveNoRows) {
   }
 }
 
+// Sequences that lie more than 2^31 elements apart, on tensor cores and (misaligned) off them: the same bits.
+TEST(RoundingCuda, MoreThanTwoToThe31Elements) {
+  FS_SKIP_WITHOUT_CUDA();
+  size_t free_bytes = 0, total = 0;
+  ASSERT_EQ(cudaMemGetInfo(&free_bytes, &total), cudaSuccess);
+  if (free_bytes < (size_t{10} << 30)) GTEST_SKIP() << "skipped: needs 10 GiB of device memory";
+  constexpr int64_t kApart = (int64_t{1} << 31) + 4096, kRoom = 1 << 18;
+  CaseOptions o;
+  o.dim = o.v_dim = 64;
+  o.q_lens = {200, 200};
+  const AttentionCase c(o);
+  for (const size_t shift : {size_t{0}, size_t{1}}) {
+    DeviceCopies copies;
+    const auto room = static_cast<size_t>(kApart + 6 * kRoom + 1);
+    auto* far = static_cast<unsigned char*>(copies.Allocate(room * sizeof(float)));
+    RoundingProblem p = Copy(c.Rounding(), &copies);
+    int64_t at = static_cast<int64_t>(shift);  // of a tensor's first element, in its own elements
+    for (kernels::TensorView* t : {&p.attention.q, &p.attention.k, &p.v, &p.o, &p.d_o, &p.dq}) {
+      const size_t size = kernels::SizeOf(t->dtype), bytes = static_cast<size_t>(t->batch_stride) * size;
+      ASSERT_LE(t->batch_stride, kRoom);
+      for (int64_t b = 0; b < 2; ++b) {
+        ASSERT_EQ(cudaMemcpy(far + static_cast<size_t>(at + b * kApart) * size,
+                             static_cast<const unsigned char*>(t->data) + static_cast<size_t>(b) * bytes,
+                             bytes, cudaMemcpyDeviceToDevice),
+                  cudaSuccess);
+      }
+      t->data = far + static_cast<size_t>(at) * size;
+      t->batch_stride = kApart;
+      at += kRoom;
+    }
+    std::vector<RoundingHeadStats> got(4);
+    const size_t out_bytes = got.size() * sizeof got[0], bytes = RoundingProbeWorkspaceBytes(p);
+    auto* out = static_cast<RoundingHeadStats*>(copies.Allocate(out_bytes));
+    ASSERT_TRUE(LaunchRoundingProbe(p, nullptr, out, {copies.Allocate(bytes), bytes}, nullptr).ok());
+    ASSERT_EQ(cudaMemcpy(got.data(), out, out_bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+    KernelStatus status = KernelStatus::kOk;
+    const std::vector<RoundingHeadStats> want = RunOn(c.Rounding(), &status, shift);
+    ASSERT_GT(want[0].output_elements, 0);
+    EXPECT_EQ(std::memcmp(got.data(), want.data(), out_bytes), 0);
+  }
+}
+
 TEST(RoundingCuda, TheSameBitsEveryTime) {
   FS_SKIP_WITHOUT_CUDA();
   CaseOptions o;

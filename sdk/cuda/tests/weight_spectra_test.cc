@@ -272,6 +272,11 @@ TEST(WeightSpectra, RefusesWhatItCannotMeasure) {
   kernels::WeightView view{reinterpret_cast<const void*>(16), DType::kFp32, 64, 257, 257, 1};
   EXPECT_FALSE(WeightProbe::Make(0, {{view, 0}}, {}).ok());
   view.d_head = 64;
+  view.d_model = 0;  // a head without rows has no spectrum
+  const auto without_rows = WeightProbe::Make(0, {{view, 0}}, {});
+  ASSERT_FALSE(without_rows.ok());
+  EXPECT_EQ(without_rows.status().message(), "head 0: model_dim: 0, must be 1 to 16777216");
+  view.d_model = 64;
   view.data = nullptr;
   EXPECT_FALSE(WeightProbe::Make(0, {{view, 0}}, {}).ok());
   EXPECT_TRUE(WeightProbe::Make(0, {}, {}).ok());  // no heads: nothing to do
