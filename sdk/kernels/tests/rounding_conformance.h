@@ -319,6 +319,37 @@ TYPED_TEST_P(RoundingConformance, NanReachesWhatItTouches) {
   ExpectRounding<TypeParam>(e);
 }
 
+// In the first, a middle and the last token: heads that do not meet it stay as they were.
+TYPED_TEST_P(RoundingConformance, ValuesThatAreNotFiniteAnywhere) {
+  for (const int64_t token : {0, 16, 32}) {
+    for (StoredTensor AttentionCase::*tensor :
+         {&AttentionCase::q, &AttentionCase::k, &AttentionCase::v, &AttentionCase::d_o}) {
+      SCOPED_TRACE(token);
+      AttentionCase c(CaseOptions{});
+      (c.*tensor).Set(1, token, 0, 5, NAN);
+      ExpectRounding<TypeParam>(c);
+    }
+  }
+  const AttentionCase good(CaseOptions{});
+  const std::vector<RoundingHeadStats> before = TypeParam::Run(good.Rounding());
+  for (const int64_t token : {1, 16, 32}) {  // token 0 has one key, so its row does not count
+    for (const float value : {INFINITY, -INFINITY, NAN}) {
+      for (StoredTensor AttentionCase::*tensor : {&AttentionCase::q, &AttentionCase::v, &AttentionCase::o}) {
+        SCOPED_TRACE(token);
+        AttentionCase c(CaseOptions{});
+        (c.*tensor).Set(1, token, 0, 5, value);
+        const std::vector<RoundingHeadStats> got = TypeParam::Run(c.Rounding());
+        EXPECT_FALSE(std::isfinite(got[0].output_bias.num));
+        EXPECT_FALSE(std::isfinite(got[0].delta_output.num));
+        for (const size_t head : {size_t{2}, size_t{3}}) {
+          EXPECT_NEAR(got[head].output_bias.num, before[head].output_bias.num, 1e-3);
+          EXPECT_EQ(got[head].output_elements, before[head].output_elements);
+        }
+      }
+    }
+  }
+}
+
 TYPED_TEST_P(RoundingConformance, RefusesBadArguments) {
   const AttentionCase c(CaseOptions{});
   const auto with = [&](auto&& change) {
@@ -345,6 +376,6 @@ REGISTER_TYPED_TEST_SUITE_P(RoundingConformance, MatchesTheReferenceOverTypesAnd
                             TellsTiedRowsApart, RowsWhoseKeysCancelAreLeftOut,
                             LeavesOutBelowAMillionthOfTheMedian, ZeroOutputsAreLeftOut,
                             WithoutGradientsTheirSignalsAreMissing, NanReachesWhatItTouches,
-                            RefusesBadArguments);
+                            ValuesThatAreNotFiniteAnywhere, RefusesBadArguments);
 
 }  // namespace foreshock::kernels
