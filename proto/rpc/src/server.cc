@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kMinPingIntervalMs = 10'000;  // clients ping every minute (channel.cc): never too many
 // A client that vanished without a word would keep its streams for hours: it is asked, too.
-constexpr int kKeepaliveMs = 60'000;
-constexpr int kKeepaliveTimeoutMs = 20'000;
+constexpr int kServerKeepaliveMs = 60'000;
+constexpr int kServerKeepaliveTimeoutMs = 20'000;
 
 Result<std::shared_ptr<grpc::ServerCredentials>> Credentials(const ServerOptions& options) {
   if (options.cert_file.empty() != options.key_file.empty() ||
@@ -53,8 +53,8 @@ class ServerImpl final : public Server {
     builder.SetMaxSendMessageSize(-1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kServerKeepaliveMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kServerKeepaliveTimeoutMs);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT,
                                0);  // two servers on one port would share its streams
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_calls_per_connection);
