@@ -41,28 +41,51 @@ def ddp(rank, tmp_path):
     loop(torch.nn.parallel.DistributedDataParallel(model), model, tmp_path, f"rank{rank}", rank)
 
 
-def fsdp2(rank, tmp_path):
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    model, mesh = models.nanogpt(), init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
-    for block in model.h:
-        fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)
-    loop(model, model, tmp_path, f"rank{rank}", rank)
-
-
-def fsdp2_compiled(rank, tmp_path):
-    """As torchtitan does it: each block compiled, then sharded. No hook inside of a block runs."""
+def sharded(compiled=False):
+    """As torchtitan does it: each block compiled, then sharded. No hook inside of a compiled block runs."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     model, mesh = models.nanogpt(), init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
     for i, block in enumerate(model.h):
-        model.h[i] = torch.compile(block, backend="aot_eager")
+        model.h[i] = torch.compile(block, backend="aot_eager") if compiled else block
         fully_shard(model.h[i], mesh=mesh)
     fully_shard(model, mesh=mesh)
+    return model
+
+
+def fsdp2(rank, tmp_path):
+    model = sharded()
     loop(model, model, tmp_path, f"rank{rank}", rank)
+
+
+def fsdp2_compiled(rank, tmp_path):
+    model = sharded(compiled=True)
+    loop(model, model, tmp_path, f"rank{rank}", rank)
+
+
+def fsdp2_at_every_third(rank, tmp_path):
+    """Steps end inside of the next backward: it must find every layer awake, and leave compiled code in peace."""
+    for compiled in (False, True):
+        model = sharded(compiled)
+        optimizers = [torch.optim.AdamW(part, lr=1e-2) for part in (list(model.h.parameters()), [model.wte.weight, model.wpe.weight])]
+        monitor = foreshock.watch(model, optimizers, run="ranks", address=f"file:{tmp_path}/{compiled}{rank}.jsonl",
+                                  **{**EVERY, "attention_every_steps": 3, "spectra_every_steps": 3})
+        reset, resets = torch.compiler.reset, []
+        torch.compiler.reset = lambda: resets.append(1)
+        for step in range(8):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            loss = model(*halves(step, rank))
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            for optimizer in optimizers:
+                optimizer.step()
+            if step < 4:
+                monitor.step(loss=loss)  # afterwards the optimizers' steps are counted
+        monitor.close()
+        torch.compiler.reset = reset
+        assert resets == [] and monitor.unwatched == {}, (resets, monitor.unwatched)
 
 
 class ColumnAttention(models.CausalSelfAttention):
@@ -178,6 +201,17 @@ def test_data_parallel(tmp_path, what):
     loop(model, model, tmp_path, "one")
     two_processes(what, tmp_path)
     compare(tmp_path, range(STEPS))
+
+
+def test_fsdp2_has_every_layer_in_every_sample(tmp_path):
+    two_processes(fsdp2_at_every_third, tmp_path)
+    for name in ("False0", "False1", "True0", "True1"):
+        steps = steps_of(tmp_path / f"{name}.jsonl")
+        assert sorted(steps) == list(range(8))
+        sampled = [s for s, f in steps.items() if "logit_max" in f]
+        assert sampled == [0, 3, 6]
+        for step in sampled:
+            assert all(v is not None for layer in steps[step]["logit_max"] for v in layer or [None]), (name, step)
 
 
 def test_tensor_parallel_heads_are_global(tmp_path):

@@ -7,7 +7,6 @@ torch.compile, then fully_shard) nothing inside of it calls hooks, and its own a
 """
 
 import dataclasses
-import os
 
 import torch
 
@@ -24,13 +23,6 @@ def sharded(layer):
 def _unsharded_by_fsdp(module):
     """FSDP2 has this module's parameters whole while its forward runs: fully_shard put FSDPModule among its classes."""
     return any(cls.__name__ == "FSDPModule" for cls in type(module).__mro__)
-
-
-def _held_back(module):
-    """Compiled blocks on a GPU: a training with clipping died there twice, by a cause that is not known (docs/design/2026-11-30-several-gpus.md)."""
-    compiled = hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
-    on_gpu = any(p.is_cuda for p in module.parameters())
-    return compiled and on_gpu and os.environ.get("FORESHOCK_FSDP2_COMPILED") != "1"
 
 
 class _Unsharded(_patch.Hook):
@@ -53,8 +45,8 @@ class Staging:
 
     def why_not(self, layer):
         if layer.wq is not None and self.parameter(layer, "wq") is None:
-            return ("its forward never held unsharded weights (compiled: in host memory compile each block, then fully_shard it; on a GPU "
-                    "FORESHOCK_FSDP2_COMPILED=1 tries the same; or not called by itself)")
+            return ("its forward never held unsharded weights (compiled: compile each block, then fully_shard it; "
+                    "or not called by itself)")
         return layer.weights_reason
 
     def attach(self, model, layers):
@@ -67,7 +59,7 @@ class Staging:
         wanted = {}
         for layer in layers:
             owner = inside.get(id(layer.module()))
-            if owner is not None and not _held_back(owner):
+            if owner is not None:
                 wanted.setdefault(owner, []).append(self.hook(layer))
         return [owner.register_forward_pre_hook(_Unsharded(copies)).remove for owner, copies in wanted.items()]
 

@@ -71,7 +71,7 @@ class Monitor:
     def __init__(self, model, optimizers, layers, unwatched, start_step, options):
         self.layers, self.unwatched, self.optimizers = layers, {}, optimizers
         self.closed = self.awake = self._open = self._frozen = self._skipped = False
-        self._named = self._retraced = self._by_hand = False
+        self._named = self._retraced = self._retrace_due = self._by_hand = False
         self.captured = False  # attention was recorded into a CUDA graph, whose replays call nobody
         self.gate, self.lock = Gate(), threading.RLock()
         self.tokens = 0  # counted since the step began
@@ -277,6 +277,7 @@ class Monitor:
                 break
 
     def forward_begins(self):
+        self._retrace_now()
         if not self.forward_seen:
             self._make_room()
         self.forward_seen = self.count_next = True
@@ -291,7 +292,7 @@ class Monitor:
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)  # args[0] is the optimizer
         if closure is not None and self.begins_in_backward:
             return  # forward and backward are still to come, inside of the optimizer's step
-        if not self._open or (self.staging is not None and self._stepped):
+        if not self._open or (self.staging is not None and self._stepped & {id(optimizer), "step"}):
             self.begin()
         if self.guard is not None:
             self.guard.before_optimizer()
@@ -307,7 +308,7 @@ class Monitor:
         found = getattr(optimizer, "found_inf", None)  # fused optimizers skip inside of their kernel
         if found is not None and found.device.type == "cpu" and float(found) > 0:
             self._skipped = True
-        self._stepped.add(id(optimizer))
+        self._has_stepped(id(optimizer))
         if self.staging is not None:
             self.staging.optimizer_ran()
         if self.guard is not None:
@@ -315,6 +316,12 @@ class Monitor:
         if self.captured and not self._by_hand and self.staging is None and len(self._stepped) == len(self.optimizers):
             self._finish()
             self._begin_early()
+        self._retrace_now()
+
+    def _has_stepped(self, what):
+        """The step has had its optimizer. The next call of any tap ends it and begins another, so none may sleep through that."""
+        self._stepped.add(what)
+        self.gate.open = True
 
     def scaler_stepped(self, scaler, optimizer):
         """GradScaler.step(optimizer) returned: it may have left the optimizer out."""
@@ -328,7 +335,7 @@ class Monitor:
                            scale if isinstance(scale, torch.Tensor) else scaler.get_scale())
         if id(optimizer) not in self._stepped:
             self._skipped = True
-            self._stepped.add(id(optimizer))
+            self._has_stepped(id(optimizer))
 
     def clipped(self, parameters, norm):
         """clip_grad_norm_ returned the norm of these parameters."""
@@ -366,13 +373,14 @@ class Monitor:
             if self.optimizers and not self._stepped:
                 self._skipped = True
             if self.staging is not None and not self._skipped:
-                self._stepped.add("step")  # ends when the next forward has brought W_{t+1}
+                self._has_stepped("step")  # ends when the next forward has brought W_{t+1}
             else:
                 self._finish()
             if step is not None:
                 self.next_step = int(step) + 1 if not self._open else int(step)
             if self.captured:
                 self._begin_early()
+            self._retrace_now()
         except Exception as error:  # noqa: BLE001: training goes on whatever happens here
             self.broken(error)
 
@@ -419,7 +427,8 @@ class Monitor:
             return
         unseen = [t for t in self.taps.values() if not t.seen and not t.off]
         if unseen and not self._retraced and self._compiled():
-            return self._retrace()  # compiled before the hooks were there
+            self._retrace_due = True  # compiled before the hooks were there
+            return
         self._named = True
         for tap in unseen:
             tap.off = "no attention call was seen: neither scaled_dot_product_attention nor Transformers' eager function"
@@ -433,14 +442,17 @@ class Monitor:
             tap.missed = 0 if tap.here or not tap.seen else tap.missed + 1
             tap.here = False
             if tap.missed == 1 and not self._retraced and self._compiled():
-                self._retrace()
+                self._retrace_due = True
             if tap.missed == 3 and not tap.off:
                 self.unmonitored(f"{tap.layer.name} (attention)", "its attention call was not seen in the last three samples. Is another "
                                  "model of the same class compiled as well? torch.compile may have taken that one's code")
 
-    def _retrace(self):
-        """Once a run: compiled code is made anew, with the hooks. It is kept by function and not by model, so code of another model
-        of the same class could pass for ours: from now on it is told apart by its hooks."""
+    def _retrace_now(self):
+        """Once a run, where it is due: compiled code is made anew, with the hooks. It is kept by function and not by model, so code of
+        another model of the same class could pass for ours: from now on it is told apart by its hooks.
+        Called where no compiled code runs: a step may end inside of a compiled backward, which must not lose its code under its feet."""
+        if self._retraced or not self._retrace_due:
+            return
         self._retraced = True
         with contextlib.suppress(AttributeError):
             torch._dynamo.config.skip_nnmodule_hook_guards = False
