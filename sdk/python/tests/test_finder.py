@@ -181,3 +181,19 @@ def test_deepseek_is_named_as_latent():
         v_head_dim=8, n_routed_experts=2, num_experts_per_tok=1, n_group=1, topk_group=1, first_k_dense_replace=2))
     layers, unwatched = foreshock.plan(model)
     assert not layers and len(unwatched) == 2 and "latent" in unwatched[0].reason
+
+
+def test_fsdp1_is_named_as_what_it_is():
+    class FullyShardedDataParallel(nn.Module):  # its parameters are flat: what the attention module holds are no matrices
+        def __init__(self, module):
+            super().__init__()
+            self._fsdp_wrapped_module = module
+
+    whole, unwatched = foreshock.plan(FullyShardedDataParallel(models.nanogpt()))
+    assert whole == [] and {u.name for u in unwatched} == {f"_fsdp_wrapped_module.h.{i}.attn" for i in range(2)}
+    assert all("FSDP1" in u.reason and "fully_shard" in u.reason for u in unwatched)
+    model = models.nanogpt()
+    model.h[1] = FullyShardedDataParallel(model.h[1])
+    layers, unwatched = foreshock.plan(model)
+    assert [x.name for x in layers] == ["h.0.attn"]
+    assert [u.name for u in unwatched] == ["h.1._fsdp_wrapped_module.attn"]

@@ -8,6 +8,7 @@ import torch
 import foreshock
 import models
 import reference
+from conftest import EVERY
 from foreshock.attention import UNIT_GAP, shift
 
 
@@ -126,6 +127,8 @@ def test_projection_takes_updates_off_the_leading_directions(record):
             for head in range(2):
                 moved = abs(held.layer(step, 0)[signal][head])
                 assert moved < 0.02 * abs(free.layer(step, 0)[signal][head]) + 2e-6, (step, signal, head)
+    notes = [e["detail"] for e in held.events() if e.get("detail", "").startswith("projection layer")]
+    assert {n.split()[2] for n in notes} == {"0:", "1:"} and all(n.endswith(", effective") for n in notes), notes
 
 
 def test_dynamic_maximum_is_attention_in_exact_arithmetic():
@@ -174,6 +177,22 @@ def test_dynamic_max_mode_trains_and_is_measured(record):
     monitor.close()
     for step, calls in seen.items():
         reference.compare(recording.layer(step, 1), reference.attention_signals(calls[1]), f"{step}")
+
+
+def test_dynamic_max_says_what_it_shifted(record):
+    model, optimizer = make()
+    with torch.no_grad():
+        for at, block in enumerate(model.h):
+            block.attn.c_attn.weight[:64] = 0  # W_Q and W_K
+            block.attn.c_attn.bias[:64] = at  # every row of the second layer is tied, at logits above 0; of the first one at 0
+    monitor, recording = record(model, optimizer, every={**EVERY, "attention_every_steps": 2})
+    foreshock.guard(model, mode="dynamic_max", beta=2.0)
+    models.train(model, optimizer, 1, monitor)
+    monitor.close()
+    notes = sorted(e["detail"] for e in recording.events() if e.get("detail", "").startswith("dynamic_max"))
+    rows = 3 * 2 * 23  # sequences, heads, rows of two keys at least
+    assert notes == [f"dynamic_max layer 0: 0 tied rows shifted, {rows} left alone, no effect",
+                     f"dynamic_max layer 1: {rows} tied rows shifted, 0 left alone, effective"], notes
 
 
 def test_arguments():

@@ -4,8 +4,11 @@ import copy
 import gc
 import multiprocessing
 import os
+import pathlib
 import pickle
 import resource
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -14,6 +17,8 @@ import foreshock
 import models
 from conftest import EVERY, Recording
 from foreshock import _patch, _taps
+
+HERE = pathlib.Path(__file__).resolve().parent
 
 
 def make(**options):
@@ -286,6 +291,51 @@ def test_another_protobuf_in_the_process(record):
     assert google.Struct.FromString(message.SerializeToString()) == message
     monitor.close()
     assert sorted(recording.steps()) == [0]
+
+
+ORDER = """
+import sys
+sys.path[:0] = [{src!r}, {tests!r}]
+def google():
+    global struct
+    import google.protobuf.struct_pb2 as struct
+    struct.Struct().SerializeToString()
+def ours():
+    global foreshock
+    import foreshock
+    from foreshock import _library
+    assert _library.load() is not None
+for f in ({order}):
+    f()
+import torch, models
+model = models.nanogpt()
+optimizer = torch.optim.AdamW(model.parameters())
+monitor = foreshock.watch(model, optimizer, address="file:{path}", run="order")
+models.train(model, optimizer, 2, monitor)
+message = struct.Struct()
+message.update({{"a": 1.0}})
+assert struct.Struct.FromString(message.SerializeToString()) == message
+monitor.close()
+print("steps", monitor.unwatched)
+"""
+
+
+@pytest.mark.parametrize("order", ["google, ours", "ours, google"])
+def test_another_protobuf_loaded_before_or_after(tmp_path, order):
+    pytest.importorskip("google.protobuf.struct_pb2")
+    code = ORDER.format(order=order, path=tmp_path / "a.jsonl", src=str(HERE.parent / "src"), tests=str(HERE))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout.strip() == "steps {}", done.stdout + done.stderr
+    assert (tmp_path / "a.jsonl").read_text().count('"loss"') >= 2
+
+
+def test_labels_of_the_run_travel(record):
+    model, optimizer = make()
+    monitor, recording = record(model, optimizer, labels={"team": "language", "cluster": "7"})
+    models.train(model, optimizer, 1, monitor)
+    monitor.close()
+    text = str(recording.lines()[0])
+    assert "team" in text and "language" in text and "cluster" in text, text
 
 
 def test_without_the_library_training_goes_on(monkeypatch, capfd):

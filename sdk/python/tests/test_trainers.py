@@ -6,6 +6,7 @@ import torch
 import foreshock
 import models
 import reference
+from conftest import Recording
 
 EVERY = {"attention_every_steps": 1, "spectra_every_steps": 1, "row_every": 1, "budget": 1.0}
 
@@ -120,6 +121,29 @@ def test_the_transformers_trainer(servers, tmp_path, make, weights_of, implement
         check(servers, server, "hf", step, calls, weights_of(twin))
     events = servers.get(server, "/api/v1/runs/hf/events")["events"]
     assert any("checkpoint-2" in e.get("detail", "") for e in events), events
+
+
+def test_a_training_that_breaks_is_told_as_failed(record, tmp_path):
+    """The script catches the exception and goes on: the run has failed all the same, and hooks are off the model."""
+    from foreshock.transformers import ForeshockCallback
+
+    class Breaks(transformers.Trainer):
+        def compute_loss(self, *args, **kwargs):
+            if self.state.global_step == 2:
+                raise RuntimeError("out of luck")
+            return super().compute_loss(*args, **kwargs)
+
+    model = gpt2("sdpa")
+    callback = ForeshockCallback(run="breaks", address=f"file:{tmp_path}/breaks.jsonl", **EVERY)
+    arguments = transformers.TrainingArguments(output_dir=str(tmp_path), max_steps=5, per_device_train_batch_size=2, report_to=[],
+                                               use_cpu=True, disable_tqdm=True, save_strategy="no")
+    with pytest.raises(RuntimeError, match="out of luck"):
+        Breaks(model, arguments, train_dataset=Tokens(), callbacks=[callback]).train()
+    assert callback.monitor is None and not model._forward_hooks
+    recording = Recording(tmp_path / "breaks.jsonl")
+    assert sorted(recording.steps())[:2] == [0, 1]
+    end = recording.events()[-1]
+    assert (end["event"], end["status"]) == ("goodbye", "failed"), end
 
 
 def test_the_transformers_trainer_resumes_with_its_guard(servers, tmp_path):

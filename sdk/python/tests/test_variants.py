@@ -1,11 +1,16 @@
 """Attention called in other ways: autocast, soft-cap, masks, nn.MultiheadAttention; and calls that nobody sees."""
 
+import sys
+import types
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import models
 import reference
+from foreshock import _patch
 
 
 def test_autocast_to_bf16(record):
@@ -141,3 +146,265 @@ def test_soft_cap(record):
         got = recording.layer(0, layer)
         assert all(1.5 < x <= 2.0 for x in got["logit_max"]), got["logit_max"]
         assert all(abs(v) < 1e-2 for v in got["delta_error"]), "the derivative of the cap is known"
+
+
+# ---- other models' ways, written out as they write them
+
+class Attention(nn.Module):
+    """timm's: one `qkv`, Identity where it could normalise, no mask."""
+
+    def __init__(self, dim=32, heads=4):
+        super().__init__()
+        self.num_heads, self.head_dim, self.scale = heads, dim // heads, (dim // heads) ** -0.5
+        self.qkv, self.proj, self.q_norm, self.k_norm = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim), nn.Identity(), nn.Identity()
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).reshape(b, n, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4).unbind(0)
+        q, k = self.q_norm(q), self.k_norm(k)
+        x = nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.proj(x.transpose(1, 2).reshape(b, n, c))
+
+
+class MultiQuery(nn.Module):
+    """One key head for all queries; W_Q is used without its module, as code with its own matrix products does."""
+
+    def __init__(self, dim=32, heads=4):
+        super().__init__()
+        self.n_heads, self.head_dim = heads, dim // heads
+        self.q_proj, self.k_proj = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim // heads, bias=False)
+        self.v_proj, self.o_proj = nn.Linear(dim, dim // heads, bias=False), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q = nn.functional.linear(x, self.q_proj.weight).view(b, n, self.n_heads, -1).transpose(1, 2)
+        k, v = (f(x)[:, None].expand(b, self.n_heads, n, self.head_dim) for f in (self.k_proj, self.v_proj))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.o_proj(y.transpose(1, 2).reshape(b, n, c))
+
+
+class Qwen3NextAttention(nn.Module):
+    """Each head's query is followed by its gate, in one projection."""
+
+    def __init__(self, dim=32, heads=4):
+        super().__init__()
+        self.num_heads, self.head_dim = heads, dim // heads
+        self.q_proj, self.k_proj, self.v_proj = nn.Linear(dim, 2 * dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.o_proj = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, gate = self.q_proj(x).view(b, n, self.num_heads, 2 * self.head_dim).chunk(2, -1)
+        k, v = (f(x).view(b, n, self.num_heads, -1).transpose(1, 2) for f in (self.k_proj, self.v_proj))
+        y = nn.functional.scaled_dot_product_attention(q.transpose(1, 2), k, v, is_causal=True).transpose(1, 2)
+        return self.o_proj((y * gate.sigmoid()).reshape(b, n, c))
+
+
+class Stack(nn.Module):
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)
+        return x.square().mean()
+
+
+def measured(record, model, forward):
+    """(monitor, Recording, float64 calls) of one step."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    calls = reference.capture(model, forward)
+    monitor, recording = record(model, optimizer)
+    loss = forward(model)
+    loss.backward()
+    optimizer.step()
+    monitor.step(loss=loss)
+    monitor.close()
+    return monitor, recording, calls
+
+
+@pytest.mark.parametrize("make, kv_heads", [(Attention, 4), (MultiQuery, 1), (Qwen3NextAttention, 4)])
+def test_other_ways_to_write_attention(record, make, kv_heads):
+    torch.manual_seed(0)
+    model, x = Stack(make(), make()), torch.randn(2, 10, 32)
+    layer = model.layers[1]
+    if make is Attention:
+        heads = reference.heads_of(layer.qkv.weight, 8, 0, 4), reference.heads_of(layer.qkv.weight, 8, 32, 4)
+    elif make is MultiQuery:
+        heads = reference.heads_of(layer.q_proj.weight, 8), reference.heads_of(layer.k_proj.weight, 8)
+    else:
+        w = layer.q_proj.weight.detach()
+        heads = [w[16 * h: 16 * h + 8].T.clone() for h in range(4)], reference.heads_of(layer.k_proj.weight, 8)
+    monitor, recording, calls = measured(record, model, lambda m: m(x.to(next(m.parameters()).dtype)))
+    assert not monitor.unwatched
+    assert [(f.query_heads, f.kv_heads) for f in monitor.layers] == [(4, kv_heads)] * 2
+    for index in range(2):
+        reference.compare(recording.layer(0, index), reference.attention_signals(calls[index]), f"layer {index}")
+    reference.compare(recording.layer(0, 1), reference.weight_signals(*heads))
+
+
+def test_layers_of_different_head_counts(record):
+    torch.manual_seed(0)
+    model, x = Stack(Attention(heads=2), Attention(heads=4), Attention(heads=8)), torch.randn(2, 10, 32)
+    weights = [layer.qkv.weight.detach().clone() for layer in model.layers]
+    monitor, recording, calls = measured(record, model, lambda m: m(x.to(m.layers[0].qkv.weight.dtype)))
+    assert not monitor.unwatched
+    for index, heads in enumerate((2, 4, 8)):
+        got, size = recording.layer(0, index), 32 // heads
+        assert len(got["logit_max"]) == heads
+        reference.compare(got, reference.attention_signals(calls[index]), f"layer {index}")
+        w = weights[index]
+        reference.compare(got, reference.weight_signals(reference.heads_of(w, size, 0, heads), reference.heads_of(w, size, 32, heads)))
+
+
+def test_one_module_called_twice_a_step(record):
+    """Shared layers (ALBERT): one sample a step, of the last call; the weights are one."""
+    torch.manual_seed(0)
+    shared, x = Attention(), torch.randn(2, 10, 32)
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = shared
+
+        def forward(self, x):
+            return (self.attention(x + self.attention(x)) * 3).square().mean()
+
+    model = Twice()
+    monitor, recording, calls = measured(record, model, lambda m: m(x.to(m.attention.qkv.weight.dtype)))
+    assert not monitor.unwatched and len(monitor.layers) == 1 and len(calls) == 2
+    reference.compare(recording.layer(0, 0), reference.attention_signals(calls[1]))
+
+
+def test_sliding_window(record):
+    torch.manual_seed(0)
+    model = transformers.MistralForCausalLM(transformers.MistralConfig(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=50,
+        sliding_window=4, attn_implementation="sdpa"))
+    ids = torch.randint(50, (2, 12))
+    monitor, recording, calls = measured(record, model, lambda m: m(input_ids=ids, labels=ids).loss)
+    assert not monitor.unwatched
+    assert calls[0]["keep"][0, 0].sum(-1).max() == 4, "the window reached attention"
+    for layer in range(2):
+        reference.compare(recording.layer(0, layer), reference.attention_signals(calls[layer]), f"layer {layer}")
+
+
+def test_queries_and_keys_that_the_model_normalises(record):
+    torch.manual_seed(0)
+    model = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        vocab_size=50, attn_implementation="sdpa"))
+    ids = torch.randint(50, (2, 12))
+    monitor, recording, calls = measured(record, model, lambda m: m(input_ids=ids, labels=ids).loss)
+    assert not monitor.unwatched and monitor.layers[0].qk_norm
+    reference.compare(recording.layer(0, 0), reference.attention_signals(calls[0]))
+    hello = recording.lines()[0]
+    assert "qk_norm" in str(hello), "who judges is told that norms of these weights are no cause"
+
+
+def test_dropout_is_measured_but_for_rounding(record):
+    torch.manual_seed(0)
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        n_embd=32, n_head=4, n_layer=1, vocab_size=50, n_positions=16, attn_pdrop=0.1, resid_pdrop=0.0, embd_pdrop=0.0,
+        attn_implementation="sdpa"))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    monitor, recording = record(model, optimizer)
+    step_of(model, optimizer, monitor, input_ids=torch.randint(50, (2, 12)))
+    monitor.close()
+    assert list(monitor.unwatched) == ["transformer.h.0.attn (rounding)"], monitor.unwatched
+    assert "attention dropout 0.1" in monitor.unwatched["transformer.h.0.attn (rounding)"]
+    got = recording.layer(0, 0)
+    assert len(got["logit_max"]) == 4 and "output_rounding_bias" not in got
+
+
+# ---- other functions than torch's own. flash_attn is not installed and flex_attention has no backward on a CPU: a function of each one's
+# signature stands in its place, so what is tested is where they are met and how their arguments are read.
+
+def plain_sdpa(*args, **kwargs):
+    """The reference's where it looks on; else torch's, past the watch: the real functions do not call it either."""
+    return (F.scaled_dot_product_attention if _patch.context.key == "" else _patch._original_sdpa)(*args, **kwargs)
+
+
+class Calls(nn.Module):
+    """attend(q, k, v) of [batch, seq, heads, dim] gives [batch, seq, heads, dim]."""
+
+    def __init__(self, attend, heads=4, kv_heads=2, dim=32):
+        super().__init__()
+        self.n_heads, self.n_kv_heads, size, self.attend = heads, kv_heads, dim // heads, attend
+        self.wq, self.wk, self.wv = nn.Linear(dim, dim), nn.Linear(dim, kv_heads * size), nn.Linear(dim, kv_heads * size)
+        self.wo = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        b, s, c = x.shape
+        q, k, v = (f(x).view(b, s, n, -1) for f, n in ((self.wq, self.n_heads), (self.wk, self.n_kv_heads), (self.wv, self.n_kv_heads)))
+        return self.wo(self.attend(q, k, v).reshape(b, s, c))
+
+
+def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
+                    deterministic=False, return_attn_probs=False):
+    q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+    return plain_sdpa(q, k, v, dropout_p=dropout_p, is_causal=causal, scale=softmax_scale, enable_gqa=True).transpose(1, 2)
+
+
+@pytest.fixture
+def flash(monkeypatch):
+    module = types.ModuleType("flash_attn")
+    module.flash_attn_func = flash_attn_func
+    monkeypatch.setitem(sys.modules, "flash_attn", module)
+    return module
+
+
+def test_flash_attn(record, flash):
+    torch.manual_seed(0)
+    model = Stack(Calls(lambda q, k, v: flash.flash_attn_func(q, k, v, softmax_scale=0.5, causal=True)),
+                  Calls(lambda q, k, v: flash.flash_attn_func(q, k, v)),
+                  Calls(lambda q, k, v: flash.flash_attn_func(q, k, v, causal=True, window_size=(4, 0))))
+    x = torch.randn(2, 10, 32)
+    monitor, recording, calls = measured(record, model, lambda m: m(x.to(m.layers[0].wq.weight.dtype)))
+    assert monitor.unwatched == {"layers.2 (attention)": "flash_attn with a window or ALiBi"}
+    for layer in range(2):
+        got = recording.layer(0, layer)
+        reference.compare(got, reference.attention_signals(calls[layer]), f"layer {layer}")
+        assert all(abs(v) < 1e-3 for v in got["delta_error"]), "O and dO lie as the function gives them"
+
+
+def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False,
+                   kernel_options=None):
+    from torch.nn.attention.flex_attention import create_mask
+
+    mask = None if block_mask is None else create_mask(block_mask.mask_mod, None, None, query.shape[2], key.shape[2], device="cpu")
+    return plain_sdpa(query, key, value, mask, scale=scale, enable_gqa=enable_gqa)
+
+
+def test_flex_attention(record, monkeypatch):
+    from torch.nn.attention import flex_attention as home
+
+    monkeypatch.setattr(home, "flex_attention", flex_attention)
+    window = home.create_block_mask(lambda b, h, q, k: (q >= k) & (q - k < 4), None, None, 10, 10, device="cpu")
+
+    def attend(**options):
+        return lambda q, k, v: home.flex_attention(*(t.transpose(1, 2) for t in (q, k, v)), enable_gqa=True, **options).transpose(1, 2)
+
+    torch.manual_seed(0)
+    model = Stack(Calls(attend(block_mask=window)), Calls(attend(scale=0.5)), Calls(attend(score_mod=lambda s, b, h, q, k: s)))
+    x = torch.randn(2, 10, 32)
+    monitor, recording, calls = measured(record, model, lambda m: m(x.to(m.layers[0].wq.weight.dtype)))
+    assert monitor.unwatched == {"layers.2 (attention)": "flex_attention with a score_mod"}
+    assert calls[0]["keep"][0, 0].sum(-1).max() == 4
+    for layer in range(2):
+        reference.compare(recording.layer(0, layer), reference.attention_signals(calls[layer]), f"layer {layer}")
+
+
+def test_flex_attention_as_it_is_where_nothing_is_watched(record):
+    """The real one, wrapped: forward on a CPU, inside of a watched layer without gradients and outside of one."""
+    from torch.nn.attention import flex_attention as home
+
+    torch.manual_seed(0)
+    model = Stack(Calls(lambda q, k, v: home.flex_attention(*(t.transpose(1, 2) for t in (q, k, v)), enable_gqa=True).transpose(1, 2)))
+    x = torch.randn(2, 10, 32)
+    with torch.no_grad():
+        before = model(x)
+        monitor, _ = record(model, torch.optim.AdamW(model.parameters()))
+        assert torch.equal(model(x), before)
+    monitor.close()

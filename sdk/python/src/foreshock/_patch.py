@@ -1,4 +1,5 @@
-"""Where attention is called: torch's scaled_dot_product_attention and Transformers' eager functions, wrapped.
+"""Where attention is called: torch's scaled_dot_product_attention, flex_attention, flash_attn's flash_attn_func and Transformers' eager
+functions, wrapped.
 
 A wrapped function knows its layer from `context`, which a pair of hooks on the attention module sets around forward.
 Outside of watched modules it calls the original at once. Everything here may be traced by torch.compile: constants and
@@ -24,6 +25,7 @@ class _Context:
         self.normalise = False
         self.switch = None  # a flag on the device that says the same to code that is compiled once
         self.dynamic_max = None  # beta of the dynamic-maximum softmax, where it takes the place of attention
+        self.tally = None  # its counts since the last sample: [(rows shifted, rows that needed it and were left alone)]
 
 
 context = _Context()
@@ -51,7 +53,7 @@ class Enter(Hook):
 
     def __init__(self, key, on_enter=None):
         self.key, self.normalise, self.on_enter, self.dynamic_max = key, False, on_enter, None
-        self.switch = None
+        self.switch = self.tally = None
 
     def set_normalise(self, on):
         """Between steps. Waits for nothing."""
@@ -63,7 +65,7 @@ class Enter(Hook):
         context.key = self.key
         context.switch = self.switch
         context.normalise = self.normalise if self.switch is None else False
-        context.dynamic_max = self.dynamic_max
+        context.dynamic_max, context.tally = self.dynamic_max, self.tally
         if self.on_enter is not None and not torch.compiler.is_compiling():
             self.on_enter()
 
@@ -75,7 +77,7 @@ class Leave(Hook):
         context.key = ""
         context.normalise = False
         context.switch = None
-        context.dynamic_max = None
+        context.dynamic_max = context.tally = None
 
 
 def qk_norm(x):
@@ -140,6 +142,8 @@ def _tapped(call, q, k, v, mask, heads_first, scale, causal, dropout, softcap):
         _observe(key, scale, causal, dropout, softcap)
     elif not _wanted(key):
         return call(q, k, v)
+    if callable(mask):  # of calls that take no mask: made where it is measured
+        mask = mask()
     q, k, v = _as_scores_use_them(q, k, v)
     q, *channels = _taps.open_tap(q, k, v, mask, key, heads_first, causal)
     result = call(q, k, v)
@@ -150,9 +154,13 @@ def _tapped(call, q, k, v, mask, heads_first, scale, causal, dropout, softcap):
 
 def _dynamic(call, beta, mask, causal, scale, heads_first):
     """The dynamic-maximum attention in the place of `call`."""
+    mask = mask() if callable(mask) else mask
+    tally = context.tally
 
     def attend(q, k, v):
-        o, _, _ = dynamic_max_attention(q, k, v, mask, causal, scale, beta)
+        o, shifted, left = dynamic_max_attention(q, k, v, mask, causal, scale, beta)
+        if tally is not None and not torch.compiler.is_compiling() and torch.is_grad_enabled():
+            tally.append((shifted.detach(), left.detach()))
         return o if heads_first else (o.transpose(1, 2), None)
 
     return attend
@@ -198,6 +206,91 @@ def _eager(original):
     return eager_attention_forward
 
 
+def _refuse(key, reason):
+    """Names a layer whose call cannot be measured. While tracing it runs once, at compile time."""
+    tap = _taps.live.get(key)
+    if tap is not None and not tap.off:
+        tap.give_up(reason)
+
+
+_refuse._dynamo_marked_constant = True
+
+
+def _flex(original):
+    """torch.nn.attention.flex_attention, or what torch.compile made of it, watched. A block mask is written out in steps that are sampled;
+    inside of compiled code it would be in every step."""
+
+    @functools.wraps(original)
+    def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=None, *args, **kwargs):
+        layer, compiling = context.key, torch.compiler.is_compiling()
+        call = lambda q, k, v: original(q, k, v, score_mod, block_mask, scale, *args, **kwargs)
+        if layer == "":
+            return call(query, key, value)
+        if score_mod is not None or (block_mask is not None and compiling):
+            _refuse(layer, "flex_attention with a score_mod" if score_mod is not None else "flex_attention with a block mask, compiled")
+            return call(query, key, value)
+
+        def keep():
+            from torch.nn.attention.flex_attention import create_mask
+
+            return create_mask(block_mask.mask_mod, None, None, query.shape[2], key.shape[2], device=query.device)
+
+        return _tapped(call, query, key, value, None if block_mask is None else keep, True, scale, False, 0.0, 0.0)
+
+    flex_attention.foreshock_original = original
+    return flex_attention
+
+
+def _flash(original):
+    """flash_attn.flash_attn_func of [batch, seq, heads, dim], watched."""
+
+    @functools.wraps(original)
+    def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
+                        *args, **kwargs):
+        layer = context.key
+        call = lambda q, k, v: original(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), dropout_p, softmax_scale, causal,
+                                        window_size, softcap, alibi_slopes, *args, **kwargs)
+        reason = ""
+        if layer != "" and (tuple(window_size) != (-1, -1) or alibi_slopes is not None):
+            reason = "flash_attn with a window or ALiBi"
+        elif layer != "" and q.shape[1] != k.shape[1]:
+            reason = "flash_attn of fewer queries than keys"
+        if reason:
+            _refuse(layer, reason)
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        if layer == "" or reason:
+            return call(q, k, v)
+        return _tapped(call, q, k, v, None, False, softmax_scale, True if causal else False, dropout_p, softcap)
+
+    flash_attn_func.foreshock_original = original
+    return flash_attn_func
+
+
+# Module, function, and what wraps it. Wrapped where the module is loaded, as a name of it and as a name that attention's own module has.
+_OTHERS = (("torch.nn.attention.flex_attention", "flex_attention", _flex), ("flash_attn", "flash_attn_func", _flash))
+_wrapped = {}  # id of an original: what wraps it
+
+
+def _original_of(value):
+    """The function that torch.compile(function) calls."""
+    return getattr(value, "_torchdynamo_orig_callable", value)
+
+
+def _patch_others(namespaces):
+    for module, name, wrap in _OTHERS:
+        home = sys.modules.get(module)
+        function = getattr(home, name, None)
+        if function is None:
+            continue
+        original = getattr(function, "foreshock_original", function)
+        for namespace in (vars(home), *namespaces):
+            for bound, value in list(namespace.items()):
+                if callable(value) and not hasattr(value, "foreshock_original") and _original_of(value) is original:
+                    if id(value) not in _wrapped:
+                        _wrapped[id(value)] = wrap(value)
+                    namespace[bound] = _wrapped[id(value)]
+
+
 def _patch_names(namespace):
     """Names bound earlier by `from torch.nn.functional import scaled_dot_product_attention`, and eager functions."""
     for name, value in list(namespace.items()):
@@ -213,7 +306,8 @@ def _patch_names(namespace):
 def patch(modules):
     """Wraps what the given attention modules call. Idempotent; wrapped functions stay, and are inert without a watch."""
     F.scaled_dot_product_attention = scaled_dot_product_attention
-    for cls in {c for m in modules for c in type(m).__mro__}:
-        home = sys.modules.get(cls.__module__)
-        if home is not None and not cls.__module__.startswith("torch."):
-            _patch_names(vars(home))
+    homes = {cls.__module__ for m in modules for cls in type(m).__mro__ if not cls.__module__.startswith("torch.")}
+    namespaces = [vars(sys.modules[name]) for name in sorted(homes) if name in sys.modules]
+    for namespace in namespaces:
+        _patch_names(namespace)
+    _patch_others(namespaces)

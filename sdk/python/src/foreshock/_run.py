@@ -33,12 +33,17 @@ def fill_options(library, given):
         elif name in NUMBERS:
             if value is not None:
                 setattr(options, name, value)
+        elif name == "labels":
+            options.labels, array = _strings([f"{k}={v}" for k, v in dict(value).items()])
+            options.label_count = len(value)
+            keep.append(array)
         elif name == "allowed_actions":
             options.allowed_actions, array = _strings(value)
             options.allowed_action_count = len(value)
             keep.append(array)
         else:
-            raise TypeError(f"foreshock.watch() has no option '{name}'; there are {', '.join(sorted(TEXTS + NUMBERS))}")
+            known = sorted((*TEXTS, *NUMBERS, "allowed_actions", "labels"))
+            raise TypeError(f"foreshock.watch() has no option '{name}'; there are {', '.join(known)}")
     grpc = _library.beside("libforeshock_grpc.so")
     if grpc and not os.environ.get("FORESHOCK_GRPC_LIBRARY"):
         options.grpc_library = grpc.encode()

@@ -66,6 +66,8 @@ class Tap:
             layer.causal, self.call_says_causal = bool(causal), True
         layer.softcap = layer.softcap or float(softcap)
         layer.dropout = float(dropout)
+        if dropout > 0:  # the library tells the server the same of its own accord
+            self.monitor.unwatched.setdefault(f"{layer.name} (rounding)", f"attention dropout {dropout:g}: O and dO are of other weights")
 
     def called(self, scale, causal, dropout, softcap, q):
         """Outside of compiled code, each time attention is called, with or without grad."""
@@ -102,9 +104,9 @@ class Tap:
                 if monitor.awake and monitor.wants(self.index):
                     self._measure(dq, d_o, q, k, v, o, mask, heads_first, causal)
         except Exception as error:  # noqa: BLE001: training goes on whatever happens here
-            self._give_up(f"{type(error).__name__}: {error}")
+            self.give_up(f"{type(error).__name__}: {error}")
 
-    def _give_up(self, reason):
+    def give_up(self, reason):
         self.off = reason
         self.monitor.unmonitored(f"{self.layer.name} (attention)", reason)
 
@@ -117,7 +119,7 @@ class Tap:
 
     def _measure(self, dq, d_o, q, k, v, o, mask, heads_first, causal):
         if reason := _device.why_not(q.device):
-            return self._give_up(reason)
+            return self.give_up(reason)
         dq, d_o, q, k, v, o = map(fit, (dq, d_o, q, k, v, o))
         k, v = self._kv(k), self._kv(v)
         a, lib, handle = self._attention, self.monitor.library, self.monitor.handle
@@ -136,5 +138,5 @@ class Tap:
             put_scores(a.keep_mask if mask.dtype is torch.bool else a.additive_mask, mask, shape)
         for call in (lib.fs_attention_forward, lib.fs_attention_backward):
             if call(handle, self.index, C.byref(a)) != _abi.OK:
-                return self._give_up(lib.fs_last_error(handle).decode(errors="replace"))
+                return self.give_up(lib.fs_last_error(handle).decode(errors="replace"))
         return None

@@ -4,6 +4,7 @@ A module is an attention layer when it holds query and key projections under a k
 of heads can be told. What looks like attention and cannot be matched is named with the reason, never left out silently.
 """
 
+import itertools
 import weakref
 
 import torch
@@ -28,6 +29,7 @@ LATENT = ("kv_a_proj_with_mqa", "wkv_a", "kv_lora_rank", "q_a_proj", "linear_kv_
 LINEAR = ("mamba", "deltanet", "linearattention", "rwkv", "retention", "gatedlinear", "hyena", "ssm", "performer")
 
 REGISTER = "foreshock.register(module, ...) describes it by hand"
+FSDP1 = "inside of FullyShardedDataParallel (FSDP1), whose flat parameters have no W_Q and W_K; fully_shard (FSDP2) is watched"
 
 
 def _plain_int(value):
@@ -204,17 +206,21 @@ def match(name, module, tensor_parallel=(0, 1)):
 
 def _looks_like_attention(module):
     kind = type(module).__name__.lower()
-    return ("attention" in kind or "attn" in kind) and any(True for _ in module.parameters())
+    # FSDP1 may leave a module without parameters of its own.
+    return ("attention" in kind or "attn" in kind) and any(True for _ in itertools.chain(module.parameters(), module.children()))
 
 
 def find(model, tensor_parallel=(0, 1), registered=()):
     """([AttentionLayer in the model's order], [Unmonitored]). `registered`: layers described by hand, taken as they are."""
     by_hand = {id(layer.module()): layer for layer in registered}
     layers, unmonitored, suspects, matched = [], [], [], []
+    flat = [name for name, module in model.named_modules() if type(module).__name__ == "FullyShardedDataParallel"]
     for name, module in model.named_modules():
         if any(name == m or name.startswith(m + ".") for m in matched if m):
             continue
         found = by_hand.get(id(module)) or match(name, module, tensor_parallel)
+        if any(name == f or name.startswith(f + ".") or not f for f in flat) and (found or _looks_like_attention(module)):
+            found = Unmonitored(name, FSDP1)
         if isinstance(found, AttentionLayer):
             layers.append(found)
             matched.append(name)

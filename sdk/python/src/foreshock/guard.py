@@ -2,8 +2,8 @@
 
     guard = foreshock.guard(model, mode="qk_norm")      # right after foreshock.watch()
 
-Modes: "qk_norm" (QK-Guard), "qk_clip", "projection", "dynamic_max", "actions". "qk_norm" and "qk_clip" say in
-the run's events what they did and what came of it. Save `guard.state_dict()` with every checkpoint.
+Modes: "qk_norm" (QK-Guard), "qk_clip", "projection", "dynamic_max", "actions". Each says in the run's events what it did and what came
+of it (dynamic_max in code that is not compiled). Save `guard.state_dict()` with every checkpoint.
 """
 
 import ctypes as C
@@ -37,6 +37,8 @@ class Guard:
         self.refused = ""  # why it cannot be switched on
         self.clips = 0  # heads clipped so far
         self.removed = {}  # projection: {layer: norm taken off the last update}
+        self._whole = {}  # {layer: norm of that update}
+        self._said = {}  # {layer: what was last noted of its effect}
         self._active, self._restore, self._before, self._watched = {}, None, {}, []
         if monitor.closed:
             self.refused = "nothing is watched: give foreshock.watch() an address (file:PATH will do)"
@@ -58,7 +60,7 @@ class Guard:
                 monitor.taps[layer.index].enter.switch = torch.zeros((), dtype=torch.bool, device=device)
         if mode == "dynamic_max":
             for tap in monitor.taps.values():
-                tap.enter.dynamic_max = beta
+                tap.enter.dynamic_max, tap.enter.tally = beta, []
 
     # ---- called by the monitor
 
@@ -110,13 +112,18 @@ class Guard:
         if self.mode == "projection" and not self.monitor.skipped:
             with torch.no_grad():
                 for layer in self.monitor.layers:
-                    self.removed[layer.index] = math.sqrt(sum(self._project(layer, w) for w in ("wq", "wk")))
+                    taken = [self._project(layer, w) for w in ("wq", "wk")]
+                    self.removed[layer.index], self._whole[layer.index], left = (math.sqrt(sum(x)) for x in zip(*taken))
+                    if self.monitor.awake and self.removed[layer.index] > 0:
+                        self._note_projection(layer.index, left)
         self._before.clear()
 
     def step_ended(self):
         self.apply()
         if self._watched:
             self._check_effects()
+        if self.mode == "dynamic_max" and self.monitor.awake:
+            self._note_shifts()
         if self.mode == "qk_clip" and self.monitor.awake:
             for layer in self.monitor.layers:
                 self._clip(layer, self.limit)
@@ -124,22 +131,56 @@ class Guard:
     # ---- projection
 
     def _project(self, layer, which):
-        """Takes this step's update off the three leading directions; returns the squared norm of what was taken off."""
+        """Takes this step's update off the three leading directions. Squared norms: (what was taken off, the whole update, what is left of it
+        along those directions; the last in sampled steps alone)."""
         m, projection = self.monitor, getattr(layer, which)
         before = self._before.get((layer.index, which))
         if projection is None or before is None:
-            return 0.0
+            return 0.0, 0.0, 0.0
         parameter = projection.parameter()
         delta = (parameter.detach() - before).float()
         kept = delta.clone()
         row, col, offsets = projection.strides(kept)
-        for head, offset in enumerate(offsets):
-            status = m.library.fs_project_out(m.handle, layer.index, _abi.WQ if which == "wq" else _abi.WK, head,
-                                              kept.data_ptr() + 4 * offset, row, col)
-            if status != _abi.OK:
-                return 0.0  # no spectrum yet
+
+        def take_off(update):
+            return all(m.library.fs_project_out(m.handle, layer.index, _abi.WQ if which == "wq" else _abi.WK, head,
+                                                update.data_ptr() + 4 * offset, row, col) == _abi.OK
+                       for head, offset in enumerate(offsets))
+
+        if not take_off(kept):
+            return 0.0, 0.0, 0.0  # no spectrum yet
         parameter.copy_(before + kept.to(before.dtype))
-        return float((delta - kept).square().sum())
+        left = 0.0
+        if m.awake:  # of what the weights really took
+            taken = (parameter.detach() - before).float()
+            rest = taken.clone()
+            take_off(rest)
+            left = float((taken - rest).square().sum())
+        return float((delta - kept).square().sum()), float(delta.square().sum()), left
+
+    def _note_projection(self, index, left):
+        """At a layer's first sample, and whenever the share has doubled or halved since it was said."""
+        share = self.removed[index] / self._whole[index]
+        if not 0.5 < share / self._said.get(index, math.inf) < 2:
+            self._said[index] = share
+            word = "effective" if left < 0.1 * self.removed[index] else "no effect"
+            self.monitor.note(f"projection layer {index}: {100 * share:.3g} % of the update's norm taken off, {left:.3g} of "
+                              f"{self.removed[index]:.3g} left along these directions, {word}")
+
+    # ---- the dynamic maximum
+
+    def _note_shifts(self):
+        """What the forwards since the last sample counted, where reading it makes nobody wait; as rarely as _note_projection."""
+        for index, tap in self.monitor.taps.items():
+            tally, tap.enter.tally = tap.enter.tally or [], []
+            if not tally or tally[0][0].device.type != "cpu":
+                continue
+            shifted, left = (int(sum(x)) for x in zip(*tally))
+            if (shifted, left) == (0, 0) or 0.5 < (shifted + 1) / self._said.get(index, math.inf) < 2:
+                continue
+            self._said[index] = shifted + 1
+            word = "no effect" if shifted == 0 else "effective" if left == 0 else "effective in part"
+            self.monitor.note(f"dynamic_max layer {index}: {shifted} tied rows shifted, {left} left alone, {word}")
 
     # ---- QK-clip
 

@@ -431,7 +431,7 @@ class Monitor:
             return
         self._named = True
         for tap in unseen:
-            tap.off = "no attention call was seen: neither scaled_dot_product_attention nor Transformers' eager function"
+            tap.off = "no attention call was seen: neither scaled_dot_product_attention, flex_attention, flash_attn_func nor Transformers' eager function"
             self.unmonitored(f"{tap.layer.name} (attention)", tap.off)
 
     def _name_vanished(self):

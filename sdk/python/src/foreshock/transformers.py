@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import weakref
 
 import torch
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 
 from . import _abi, guard as make_guard, watch
 from .watch import inner_model
@@ -18,8 +19,8 @@ GUARD_FILE = "foreshock_guard.bin"  # in each checkpoint's folder
 class ForeshockCallback(TrainerCallback):
     """Watches what the Trainer trains. Options are those of foreshock.watch(); `guard`: a mode of foreshock.guard(), or None.
 
-    Loss is what the model returns, every step, whatever `logging_steps` is. Checkpoints, evaluations, the end and an interrupted
-    training are told. The guard's state is kept in each checkpoint (foreshock_guard.bin). The actions `checkpoint` and `stop` become
+    Loss is what the model returns, every step, whatever `logging_steps` is. Checkpoints, evaluations and the end are told: an exception
+    that leaves Trainer.train() is a failure, whoever catches it. The guard's state is kept in each checkpoint (foreshock_guard.bin). The actions `checkpoint` and `stop` become
     the Trainer's own control flags.
     """
 
@@ -101,3 +102,34 @@ class ForeshockCallback(TrainerCallback):
             self._hook.remove()
         self.monitor.close(_abi.STOPPED if self.monitor.should_stop else _abi.FINISHED)
         self.monitor = None
+
+    def failed(self):
+        """An exception left the training."""
+        if self.monitor is not None:
+            if self._hook is not None:
+                self._hook.remove()
+            self.monitor.close(_abi.FAILED)
+            self.monitor = None
+
+
+def _tell_failures():
+    """Trainer has no callback for an exception: its train() is wrapped once."""
+    original = Trainer.train
+    if hasattr(original, "foreshock_original"):
+        return
+
+    @functools.wraps(original)
+    def train(self, *args, **kwargs):
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException:
+            for callback in self.callback_handler.callbacks:
+                if isinstance(callback, ForeshockCallback):
+                    callback.failed()
+            raise
+
+    train.foreshock_original = original
+    Trainer.train = train
+
+
+_tell_failures()

@@ -104,7 +104,7 @@ def watch(model, optimizer=None, *, step=None, tensor_parallel=(0, 1), **options
     optimizer: one, a list, or None (then call monitor.step() after each optimizer step). step: number of the first step;
     None: the optimizer's own count. tensor_parallel: (rank, size) where the model's weights are this rank's share of the
     heads. Options: run, address, attempt, attention_every_steps, spectra_every_steps, projections_every_steps, row_every,
-    budget (share of step time; 1: no limit), allowed_actions, token, rank, world_size, replica, replicas...; the environment
+    budget (share of step time; 1: no limit), labels (a dict of texts; alerts carry them), allowed_actions, token, rank, world_size, replica, replicas...; the environment
     (FORESHOCK_ADDR, FORESHOCK_RUN, FORESHOCK_ATTEMPT, RANK, WORLD_SIZE) says what is left out.
     """
     inner = inner_model(model)
