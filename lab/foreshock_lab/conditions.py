@@ -60,6 +60,7 @@ def more():
     yield from (Condition(f"random-delta-{size}", f"delta_random:{size}") for size in (0.2, 1.0))
     yield from (Condition(f"{kind}-32", f"{kind}:32") for kind in ("mlp", "residual"))
     yield Condition("rate-0.1", lr=0.1)
+    yield from (Condition(f"batch-{size}", f"batch:{size}") for size in (0.1, 0.5))
     yield Condition("ladder-output", "output:0.005~5")
     yield Condition("ladder-delta", "delta:0.00002~0.02")
     for rate in (5e-4, 1e-3, 2e-3, 3e-3, 6e-3, 1e-2):

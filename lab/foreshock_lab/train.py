@@ -66,9 +66,12 @@ def text_of(folders):
 
 
 class Batches:
-    """Tokens and targets [copies, batch, seq] of a step: copies of one seed see the same. They depend on seed and step alone."""
+    """Tokens and targets [copies, batch, seq] of a step: copies of one seed see the same but for what their faults corrupt. They depend on
+    seed and step alone."""
 
-    def __init__(self, data, size, length, seeds, device):
+    def __init__(self, data, size, length, seeds, device, faults=()):
+        self._corrupt = [(row, fault) for row, fault in enumerate(faults) if fault.kind == "batch"]
+        self._seeds = seeds
         self._data, self._size, self._length = data.to(device), size, length
         self._unique = sorted(set(seeds))
         self._of = torch.tensor([self._unique.index(s) for s in seeds], device=device)
@@ -79,6 +82,12 @@ class Batches:
                                 generator=torch.Generator().manual_seed(seed * 1_000_003 + step)) for seed in self._unique]
         starts = torch.stack(starts).to(self._reach.device, non_blocking=True)
         rows = self._data[starts[:, :, None] + self._reach].long()[self._of]
+        for row, fault in self._corrupt:
+            if step >= fault.step:
+                g = torch.Generator().manual_seed(self._seeds[row] * 1_000_003 + step)
+                shape = rows.shape[1:]
+                wrong, byte = torch.rand(shape, generator=g) < fault.size, torch.randint(256, shape, generator=g)
+                rows[row] = torch.where(wrong.to(rows.device), byte.to(rows.device), rows[row])
         return rows[..., :-1], rows[..., 1:]
 
 
@@ -103,7 +112,7 @@ class Session:
         self.model = StackedGPT(shape, seeds, device)
         self.optimizer = StackedAdamW(self.model.parameters(), [c.lr for c in copies], weight_decay=weight_decay)
         self.model.qk_norm.turn_on(torch.tensor([c.always_norm for c in copies]).expand(shape.layers, -1))
-        self._batches = Batches(data, size, shape.context, seeds, device)
+        self._batches = Batches(data, size, shape.context, seeds, device, [c.fault for c in copies])
         self.recorder = Recorder(self.model, [c.name for c in copies], address_of, weight_decay, every, row_every,
                                  [c.action in TRIGGERED for c in copies]) if address_of else None
         self._projection = self._make_projection()

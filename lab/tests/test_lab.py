@@ -80,7 +80,7 @@ def test_the_sdk_sees_each_fault_in_its_copy_and_head(tmp_path):
     assert frames["healthy"]["tied_row_fraction_weight"][0][0] == 2 * 31, "rows travel"
 
 
-@pytest.mark.parametrize("text", ["delta:0.01@2", "mlp:8@2", "residual:8@2", "bf16_stream@2", "delta_random:1@2"])
+@pytest.mark.parametrize("text", ["delta:0.01@2", "mlp:8@2", "residual:8@2", "bf16_stream@2", "delta_random:1@2", "batch:0.5@2"])
 def test_a_fault_begins_at_its_step(text):
     losses, _ = run([Copy("a"), Copy("b", fault=Fault.parse(text))], 5)
     assert torch.equal(losses[:2, 0], losses[:2, 1])
@@ -97,5 +97,7 @@ def test_parsing():
         "x", 0.01, Fault("output", 8, 800, 2, 1), "qk_norm")
     with pytest.raises(ValueError, match="kind: 'outptu'"):
         Fault.parse("outptu:8")
+    with pytest.raises(ValueError, match="a share of tokens"):
+        Fault.parse("batch:8")
     with pytest.raises(ValueError, match="expected lr="):
         Copy.parse("x,rate=3")
