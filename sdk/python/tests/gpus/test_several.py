@@ -26,8 +26,7 @@ TINY = {"layers": 2, "dim": 128, "heads": 4, "vocabulary": 256, "context": 64}
 SHAPE = {"layers": 12, "dim": 768, "heads": 12, "vocabulary": 50304, "context": 1024} if GPUS else TINY
 EXPECT = [0, 1, 2]
 FAULT = {"rank": 1, "layer": 1, "head": 3, "ulp": 16, "step": 2}
-# Rounding takes turns over the layers: with two of them, and not at every step, each has its turn several times.
-FAULTY_SHAPE = {**SHAPE, "layers": 2}
+# Rounding takes turns over the layers: at every step it would hardly have one.
 EVERY_TEN = {"attention_every_steps": 10, "spectra_every_steps": 10, "row_every": 1, "budget": 1.0}
 FAULTY = range(0, 61, 10) if GPUS else range(10)
 EVERY_FAULTY = {"every": EVERY_TEN} if GPUS else {}
@@ -87,8 +86,7 @@ def world(tmp_path_factory):
     runs = {how: Launcher(how, folder / how, name=how, steps=4, expect=EXPECT, size=8 if how == "one" else 4, **watched)
             for how in ("one", "ddp", "fsdp2")}
     runs["tp"] = Launcher("tp", folder / "tp", name="tp", steps=4, expect=EXPECT, size=4, **watched)
-    runs["fault"] = Launcher("ddp", folder / "fault", name="fault", steps=FAULTY[-1] + 1, size=4, fault=FAULT, **EVERY_FAULTY,
-                             address=address, shape=FAULTY_SHAPE)
+    runs["fault"] = Launcher("ddp", folder / "fault", name="fault", steps=FAULTY[-1] + 1, size=4, fault=FAULT, **EVERY_FAULTY, **watched)
     yield case, server, runs
     for run in runs.values():
         if run.popen.poll() is None:
