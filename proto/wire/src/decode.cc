@@ -366,9 +366,20 @@ Result<Hello> ReadHello(Reader r) {
   return hello;
 }
 
+// Counting first saves moving the series while their list grows.
+size_t CountSeries(Reader r) {
+  size_t count = 0;
+  while (r.next()) {
+    if (r.tag_and_type() == Bytes(field::frame::kSeries)) ++count;
+    r.skip();
+  }
+  return std::min(count, kMaxSeriesOfFrame);
+}
+
 Result<Frame> ReadFrame(Reader r) {
   using namespace field::frame;
   Frame frame;
+  frame.series.reserve(CountSeries(r));
   size_t room = kMaxFrameFloats;
   while (r.next()) {
     if (ReadHeadField(r, &frame)) continue;

@@ -121,9 +121,15 @@ std::string Encode(const Hello& hello) {
 }
 
 std::string Encode(const Frame& frame) {
-  using namespace field::frame;
   std::string out;
-  Writer w{out};
+  EncodeInto(frame, &out);
+  return out;
+}
+
+void EncodeInto(const Frame& frame, std::string* out) {
+  using namespace field::frame;
+  out->clear();
+  Writer w{*out};
   PutHead(w, frame);
   PutUint(w, kSkipped, frame.skipped);
   PutUint(w, kPart, frame.part);
@@ -134,7 +140,6 @@ std::string Encode(const Frame& frame) {
     if (series.heads.empty() && series.values.empty() && series.present.empty()) continue;
     PutMessage(w, kSeries, series, PutSeries);
   }
-  return out;
 }
 
 std::string Encode(const Event& event) {

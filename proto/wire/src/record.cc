@@ -1,6 +1,7 @@
 #include "foreshock/wire/record.h"
 
 #include <algorithm>
+#include <optional>
 #include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 
@@ -25,6 +26,33 @@ uint32_t GetU32(const char* bytes) {
 
 bool IsRecord(uint32_t type) { return type >= 1 && type <= kLastRecordType; }
 
+struct Found {
+  RecordType type{};
+  std::string_view payload;
+};
+
+// The record in a message, the last one if there are several.
+Result<Found> FindRecord(std::string_view bytes) {
+  try {
+    protozero::pbf_reader reader{bytes.data(), bytes.size()};
+    std::optional<Found> found;
+    while (reader.next()) {
+      const auto tag = reader.tag();
+      if (IsRecord(tag) && tag != static_cast<uint32_t>(RecordType::kReply) &&
+          reader.wire_type() == protozero::pbf_wire_type::length_delimited) {
+        const auto view = reader.get_view();
+        found = Found{static_cast<RecordType>(tag), {view.data(), view.size()}};
+      } else {
+        reader.skip();
+      }
+    }
+    if (!found) return Status(Code::kInvalidArgument, "record: none in the message");
+    return *found;
+  } catch (const protozero::exception& e) {
+    return Status(Code::kInvalidArgument, std::string("record: malformed protobuf: ") + e.what());
+  }
+}
+
 }  // namespace
 
 void AppendRecord(RecordType type, std::string_view payload, std::string* out) {
@@ -47,27 +75,22 @@ std::string ToIngestRequest(RecordType type, std::string_view payload) {
 }
 
 Result<Record> FromIngestRequest(std::string_view bytes) {
-  try {
-    protozero::pbf_reader reader{bytes.data(), bytes.size()};
-    Record record;
-    bool found = false;
-    while (reader.next()) {
-      const auto tag = reader.tag();
-      if (IsRecord(tag) && tag != static_cast<uint32_t>(RecordType::kReply) &&
-          reader.wire_type() == protozero::pbf_wire_type::length_delimited) {
-        const auto view = reader.get_view();
-        record.type = static_cast<RecordType>(tag);
-        record.payload.assign(view.data(), view.size());
-        found = true;
-      } else {
-        reader.skip();
-      }
-    }
-    if (!found) return Status(Code::kInvalidArgument, "record: none in the message");
-    return record;
-  } catch (const protozero::exception& e) {
-    return Status(Code::kInvalidArgument, std::string("record: malformed protobuf: ") + e.what());
-  }
+  FS_ASSIGN_OR_RETURN(const Found found, FindRecord(bytes));
+  Record record;
+  record.type = found.type;
+  record.payload.assign(found.payload);
+  return record;
+}
+
+Result<Record> FromIngestRequest(std::string&& bytes) {
+  FS_ASSIGN_OR_RETURN(const Found found, FindRecord(bytes));
+  Record record;
+  record.type = found.type;
+  const auto begin = static_cast<size_t>(found.payload.data() - bytes.data());
+  bytes.resize(begin + found.payload.size());
+  bytes.erase(0, begin);
+  record.payload = std::move(bytes);
+  return record;
 }
 
 void RecordParser::Feed(std::string_view bytes) {

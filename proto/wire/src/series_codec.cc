@@ -1,6 +1,9 @@
 #include "series_codec.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
 #include <string>
 
 #include "fields.h"
@@ -50,6 +53,35 @@ std::vector<T> Gather(const std::vector<T>& dense, const Series& series, size_t 
                dense.begin() + static_cast<ptrdiff_t>((i + 1) * per_head));
   }
   return out;
+}
+
+// Packed floats are their bytes, lowest first: on such a machine they are copied as they stand.
+void PutWords(Writer& w, protozero::pbf_tag_type tag, const std::vector<float>& floats) {
+  if (floats.empty()) return;
+  if constexpr (std::endian::native == std::endian::little) {
+    w.add_bytes(tag, reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float));
+  } else {
+    w.add_packed_float(tag, floats.begin(), floats.end());
+  }
+}
+
+void PutFloats(Writer& w, protozero::pbf_tag_type tag, const std::vector<float>& dense, const Series& series,
+               size_t per_head) {
+  PutWords(w, tag, series.present.empty() ? dense : Gather(dense, series, per_head));
+}
+
+// A packed field may come in pieces.
+void ReadFloats(protozero::pbf_reader& reader, std::vector<float>* list) {
+  if constexpr (std::endian::native == std::endian::little) {
+    const auto bytes = reader.get_view();
+    if (bytes.size() % sizeof(float) != 0) throw protozero::invalid_length_exception();
+    const size_t base = list->size();
+    list->resize(base + bytes.size() / sizeof(float));
+    if (!bytes.empty()) std::memcpy(list->data() + base, bytes.data(), bytes.size());
+  } else {
+    const auto range = reader.get_packed_float();
+    list->insert(list->end(), range.begin(), range.end());
+  }
 }
 
 template <typename T>
@@ -118,13 +150,13 @@ Result<RawHeads> ReadFields(protozero::pbf_reader& reader, Series* series, std::
         *presence = reader.get_bytes();
         break;
       case Bytes(kValues):
-        AppendTo(&series->values, reader.get_packed_float());
+        ReadFloats(reader, &series->values);
         break;
       case Bytes(kWeights):
-        AppendTo(&series->weights, reader.get_packed_float());
+        ReadFloats(reader, &series->weights);
         break;
       case Bytes(kMoments):
-        AppendTo(&series->moments, reader.get_packed_float());
+        ReadFloats(reader, &series->moments);
         break;
       case Varint(kValuesPerHead):
         series->values_per_head = std::max(1u, reader.get_uint32());
@@ -237,15 +269,18 @@ void PutSeries(protozero::pbf_writer& w, const Series& series) {
     PutUints(w, kHeads, series.heads);
   }
   if (!AllSet(series.present)) PutText(w, kPresence, PackBits(series.present));
-  const auto values = Gather(series.values, series, series.values_per_head);
-  if (!values.empty()) w.add_packed_float(kValues, values.begin(), values.end());
-  const auto weights = series.weights.size() == 1 ? series.weights : Gather(series.weights, series, 1);
-  if (!weights.empty()) w.add_packed_float(kWeights, weights.begin(), weights.end());
-  const auto moments = Gather(series.moments, series, kMomentsPerHead);
-  if (!moments.empty()) w.add_packed_float(kMoments, moments.begin(), moments.end());
+  PutFloats(w, kValues, series.values, series, series.values_per_head);
+  if (series.weights.size() == 1) {
+    PutWords(w, kWeights, series.weights);
+  } else {
+    PutFloats(w, kWeights, series.weights, series, 1);
+  }
+  PutFloats(w, kMoments, series.moments, series, kMomentsPerHead);
   if (series.values_per_head > 1) w.add_uint32(kValuesPerHead, series.values_per_head);
-  const auto hashes = Gather(series.direction_hash, series, 1);
-  if (!hashes.empty()) w.add_packed_fixed64(kDirectionHash, hashes.begin(), hashes.end());
+  if (!series.direction_hash.empty()) {
+    const auto hashes = Gather(series.direction_hash, series, 1);
+    w.add_packed_fixed64(kDirectionHash, hashes.begin(), hashes.end());
+  }
   PutUint(w, kFlags, series.flags);
   PutUints(w, kStepOffsets, series.step_offsets);
   if (!series.rotated.empty()) PutText(w, kRotated, PackBits(series.rotated));
@@ -269,7 +304,8 @@ Result<Series> ReadSeries(protozero::pbf_reader reader, size_t* room) {
   if (floats > *room) return LimitError(series, "floats of the frame, missing heads included", floats, *room);
   *room -= floats;
   if (series.heads.empty()) {
-    for (uint32_t i = 0; i < raw.count; ++i) series.heads.push_back(raw.first + i);
+    series.heads.resize(raw.count);
+    std::iota(series.heads.begin(), series.heads.end(), raw.first);
   }
   FS_RETURN_IF_ERROR(ReadBits(series, "presence", presence, &series.present));
   FS_RETURN_IF_ERROR(ReadBits(series, "rotated", rotated, &series.rotated));

@@ -4,14 +4,18 @@
 #include <map>
 
 #include "foreshock/base/logging.h"
+#include "foreshock/server/store/parts.h"
 
 namespace foreshock::ingest {
 namespace {
 
 constexpr size_t kRecordOverhead = 512;  // what a queued record costs beside its payload, roughly
 
-// The decoded frame is held beside the payload.
-size_t Cost(const store::Append& append) { return 2 * append.payload.size() + kRecordOverhead; }
+// The decoded frame is held beside the payload, and is the larger of the two.
+size_t CostOf(const store::Append& append) {
+  return append.payload.size() + kRecordOverhead +
+         (append.frame != nullptr ? store::MemoryOf(*append.frame) : 0);
+}
 
 uint64_t ValuesIn(const store::Append& append) {
   uint64_t values = 0;
@@ -39,7 +43,7 @@ Committer::~Committer() {
 }
 
 Status Committer::Push(QueuedRecord record) {
-  const size_t cost = Cost(record.append);
+  const size_t cost = record.cost = CostOf(record.append);
   std::unique_lock lock(mutex_);
   // A record larger than the queue may go in alone.
   const auto has_room = [&] {
@@ -93,7 +97,7 @@ void Committer::Run() {
     std::vector<QueuedRecord> batch = TakeBatch();
     if (batch.empty()) return;
     size_t cost = 0;
-    for (const QueuedRecord& record : batch) cost += Cost(record.append);
+    for (const QueuedRecord& record : batch) cost += record.cost;
     while (!Commit(batch)) {
       std::unique_lock lock(mutex_);
       if (stop_.wait_for(lock, options_.retry, [this] { return stopping_; })) return;

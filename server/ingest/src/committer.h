@@ -24,6 +24,7 @@ struct Counters {
 struct QueuedRecord {
   store::Append append;
   std::shared_ptr<StreamEnd> end;
+  size_t cost = 0;  // of memory, while it is queued
 };
 
 class Committer {

@@ -116,6 +116,14 @@ Result<v1::Run> Queries::GetRun(const v1::GetRunRequest& request) const {
   return run;
 }
 
+Result<store::Rollup> Queries::ReadRollup(const v1::ReadSeriesRequest& request) const {
+  FS_ASSIGN_OR_RETURN(const store::SeriesQuery query, ToQuery(request));
+  const SignalInfo* info = FindSignal(query.signal);
+  if (info != nullptr && info->scope != SignalScope::kScalar && !query.layer)
+    return Invalid("layer: missing, a rollup is of one layer");
+  return options_.store->ReadRollup(query);
+}
+
 Status Queries::ReadSeries(const v1::ReadSeriesRequest& request,
                            const std::function<bool(v1::SeriesPoints)>& each) const {
   FS_ASSIGN_OR_RETURN(const store::SeriesQuery query, ToQuery(request));

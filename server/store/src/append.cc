@@ -7,6 +7,10 @@
 namespace foreshock::store {
 namespace {
 
+constexpr uint64_t kGroupsBehind = 3;
+constexpr std::chrono::milliseconds kWaitForSealer{100};
+constexpr size_t kKeyBytes = 64;  // of a record in a batch, with what stands around it
+
 std::string QuarantineValue(const Append& record) {
   std::string value;
   value.push_back(static_cast<char>(record.type));
@@ -20,8 +24,15 @@ std::string QuarantineValue(const Append& record) {
 }  // namespace
 
 Result<std::vector<AppendOutcome>> StoreImpl::AppendRecords(std::span<const Append> records) {
+  // Frames that are far ahead of the sealer would be written to table files, and again without them: to wait
+  // a moment costs less. An ailing sealer is idle.
+  if (sealer_ != nullptr && most_open_ >= kGroupsBehind * options_.seal_steps + options_.keep_open_steps)
+    sealer_->WaitUntilIdle(kWaitForSealer);
   std::lock_guard write(write_mutex_);
-  Pending pending;
+  most_open_ = 0;
+  size_t bytes = 0;
+  for (const Append& record : records) bytes += record.payload.size() + kKeyBytes;
+  Pending pending(bytes);
   for (const Append& record : records) pending.outcomes.push_back(Plan(record, &pending));
   for (const auto& [id, source] : pending.sources) {
     pending.batch.Put(SourceKey(Table::kCounters, id), EncodeCounters(source));
@@ -46,6 +57,7 @@ Result<std::vector<AppendOutcome>> StoreImpl::AppendRecords(std::span<const Appe
 // told on.
 void StoreImpl::WillAppend(const FramesOf& source, int64_t step) {
   const uint64_t open = layouts_.WillAppend(source, step);
+  most_open_ = std::max<uint64_t>(most_open_, open);
   if (sealer_ != nullptr && open >= options_.seal_steps + options_.keep_open_steps) sealer_->Wake(source);
 }
 
@@ -115,6 +127,8 @@ void StoreImpl::Publish(std::span<const Append> records, const std::vector<Appen
     if (outcomes[i] != AppendOutcome::kStored) continue;
     ++records_;
     const Append& record = records[i];
+    if (record.frame != nullptr && sealer_ != nullptr)
+      recent_.Add(record.source, record.head.step, record.head.seq, record.frame);
     const Origin origin = OriginOf(record.source);
     observers_.Each([&](Observer& observer) {
       if (record.frame != nullptr) observer.OnFrame(origin, record.frame);
@@ -138,12 +152,16 @@ Status StoreImpl::PutMergedFrames(std::span<const Merged> frames) {
   bool changes = false;
   for (const Merged& merged : frames) {
     const SourceId id{merged.attempt.run, merged.attempt.attempt, kMerged, 0};
-    if (WorldOf(id) <= 1) continue;
-    changes = true;
-    batch.Put(FrameKey(id, merged.frame->step, 0), wire::Encode(*merged.frame));
-    written.emplace_back(FramesOf{id.run, id.attempt, kMerged}, merged.frame->step);
+    const uint32_t world = WorldOf(id);
+    if (world == 0) continue;
+    if (world > 1) {
+      changes = true;
+      batch.Put(FrameKey(id, merged.frame->step, 0), wire::Encode(*merged.frame));
+      written.emplace_back(FramesOf{id.run, id.attempt, kMerged}, merged.frame->step);
+    }
     const auto mark = marks_.find(UnmergedKey(id.run, id.attempt, merged.frame->step));
     if (mark == marks_.end() || mark->second > merged.as_of) continue;
+    changes = true;
     batch.Delete(mark->first);
     cleared.push_back(mark->first);
   }
@@ -154,7 +172,9 @@ Status StoreImpl::PutMergedFrames(std::span<const Merged> frames) {
   for (const std::string& mark : cleared) marks_.erase(mark);
   for (const Merged& merged : frames) {
     const SourceId id{merged.attempt.run, merged.attempt.attempt, kMerged, 0};
-    if (WorldOf(id) == 0) continue;
+    const uint32_t world = WorldOf(id);
+    if (world == 0) continue;
+    if (world > 1 && sealer_ != nullptr) recent_.Add(id, merged.frame->step, 0, merged.frame);
     const Origin origin = OriginOf(id);
     observers_.Each(
         [&](Observer& observer) { observer.OnMergedFrame(origin, merged.frame, merged.amended); });

@@ -8,6 +8,7 @@
 #include "format.h"
 #include "group_reader.h"
 #include "keys.h"
+#include "rollup.h"
 
 namespace foreshock::store {
 namespace {
@@ -41,6 +42,7 @@ class Checker {
     FS_RETURN_IF_ERROR(Frames(Table::kFrame, ParseFrameKey, 0, &report_.open_frames));
     FS_RETURN_IF_ERROR(Frames(Table::kKept, ParseKeptKey, kSealBytes, &report_.kept_frames));
     FS_RETURN_IF_ERROR(Groups());
+    FS_RETURN_IF_ERROR(Rollups());
     FS_RETURN_IF_ERROR(Strays());
     return std::move(report_);
   }
@@ -131,6 +133,61 @@ class Checker {
     return OkStatus();
   }
 
+  Status Rollups() {
+    uint64_t of_blocks = 0, columns = 0;
+    FS_RETURN_IF_ERROR(
+        view_.Scan(TablePrefix(Table::kRollup), {}, [&](std::string_view key, std::string_view value) {
+          ++report_.rollups;
+          const auto parts = ParseRollupKeyParts(key);
+          const Result<RollupSpans> spans = RollupSpans::Decode(value);
+          if (!parts || !spans.ok() || spans->first.front() != parts->first_step || parts->level == 0 ||
+              parts->level > kRollupLevels) {
+            Fault("rollup: malformed entry");
+            return true;
+          }
+          CheckRun(parts->source, parts->first_step);
+          const Status status = Block(*parts, *spans, &of_blocks);
+          if (!status.ok()) Fault(Where(parts->source, parts->first_step) + ": " + status.message());
+          return true;
+        }));
+    FS_RETURN_IF_ERROR(
+        view_.Scan(TablePrefix(Table::kRollupColumn), {}, [&](std::string_view, std::string_view) {
+          ++columns;
+          return true;
+        }));
+    if (columns != of_blocks)
+      Fault(std::to_string(columns - of_blocks) + " columns belong to no block of rollups");
+    return OkStatus();
+  }
+
+  Status Block(const RollupKeyParts& block, const RollupSpans& spans, uint64_t* columns) {
+    const FramesOf source{block.source.run, block.source.attempt, block.source.rank};
+    Status trouble;
+    FS_RETURN_IF_ERROR(view_.Scan(RollupKey(Table::kRollupColumn, source, block.level, block.first_step), {},
+                                  [&](std::string_view key, std::string_view value) {
+                                    ++*columns;
+                                    const Result<RollupColumn> column = RollupColumn::Decode(value);
+                                    if (!ParseRollupColumn(key)) {
+                                      trouble = Status(Code::kDataLoss, "rollup: malformed key of a column");
+                                    } else if (!column.ok()) {
+                                      trouble = column.status();
+                                    } else {
+                                      trouble = Fits(*column, spans);
+                                    }
+                                    return true;
+                                  }));
+    return trouble;
+  }
+
+  static Status Fits(const RollupColumn& column, const RollupSpans& spans) {
+    if (column.buckets != spans.size()) return Status(Code::kDataLoss, "rollup: a column of other buckets");
+    for (size_t i = 0; i < column.counts.size(); ++i) {
+      if (column.counts[i] < 0 || column.counts[i] > spans.rows[i / column.width()])
+        return Status(Code::kDataLoss, "rollup: more values than frames");
+    }
+    return OkStatus();
+  }
+
   // Chunks of no group.
   Status Strays() {
     uint64_t chunks = 0;
@@ -155,6 +212,8 @@ std::string Line(std::string_view key, size_t bytes) {
   if (const auto f = key.front() == 'F' ? ParseFrameKey(key) : ParseKeptKey(key)) {
     line += " " + Where(f->source, f->step) + " incarnation " + std::to_string(f->source.incarnation) +
             " seq " + std::to_string(f->seq);
+  } else if (const auto b = ParseRollupKeyParts(key)) {
+    line += " " + Where(b->source, b->first_step) + " level " + std::to_string(b->level);
   } else if (const auto g = ParseGroupKey(key)) {
     line += " " + Where(g->source, g->first_step) + " seal " + std::to_string(g->seal);
   } else if (const auto c = ParseColumn(key)) {

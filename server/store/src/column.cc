@@ -92,6 +92,16 @@ void Column::RowBits::Fill(size_t rows, size_t count) {
   bits.resize(rows * count, 0);
 }
 
+Column::Column(Shape shape, size_t expected_rows) : shape_(std::move(shape)) {
+  group_rows_.reserve(expected_rows);
+  steps_.reserve(expected_rows);
+  flags_.reserve(expected_rows);
+  values_.reserve(expected_rows * shape_.width());
+  weights_.reserve(expected_rows * shape_.weights);
+  if (shape_.moments) moments_.reserve(expected_rows * shape_.count() * wire::kMomentsPerHead);
+  if (shape_.hashes) hashes_.reserve(expected_rows * shape_.count() * 2);
+}
+
 void Column::Add(size_t group_row, int64_t step, const wire::Series& series) {
   group_rows_.push_back(static_cast<int64_t>(group_row));
   steps_.push_back(step);
@@ -186,7 +196,8 @@ std::string Column::Encode(uint32_t variants) const {
   return out;
 }
 
-Result<Column> Column::Decode(uint16_t signal, std::optional<uint32_t> layer, std::string_view bytes) {
+Result<Column> Column::Decode(uint16_t signal, std::optional<uint32_t> layer, std::string_view bytes,
+                              int64_t below_row) {
   const auto malformed = [&](const char* what) {
     return Status(Code::kDataLoss,
                   "chunk of signal " + std::to_string(signal) + ": " + what + " malformed or torn");
@@ -212,12 +223,14 @@ Result<Column> Column::Decode(uint16_t signal, std::optional<uint32_t> layer, st
   for (size_t i = 1; i < rows; ++i) {
     if (c.steps_[i] <= c.steps_[i - 1] || c.group_rows_[i] <= c.group_rows_[i - 1]) return malformed("rows");
   }
-  if (!ReadWords(&r, rows, c.shape_.width(), &c.values_)) return malformed("values");
-  if (!ReadWords(&r, rows, c.shape_.weights, &c.weights_)) return malformed("weights");
-  if (c.shape_.moments && !ReadWords(&r, rows, count * wire::kMomentsPerHead, &c.moments_)) {
+  const auto wanted = static_cast<size_t>(
+      std::lower_bound(c.group_rows_.begin(), c.group_rows_.end(), below_row) - c.group_rows_.begin());
+  if (!ReadWords(&r, rows, c.shape_.width(), wanted, &c.values_)) return malformed("values");
+  if (!ReadWords(&r, rows, c.shape_.weights, wanted, &c.weights_)) return malformed("weights");
+  if (c.shape_.moments && !ReadWords(&r, rows, count * wire::kMomentsPerHead, wanted, &c.moments_)) {
     return malformed("moments");
   }
-  if (c.shape_.hashes && !ReadWords(&r, rows, count * 2, &c.hashes_)) return malformed("hashes");
+  if (c.shape_.hashes && !ReadWords(&r, rows, count * 2, wanted, &c.hashes_)) return malformed("hashes");
   if ((parts & kPresent) != 0 &&
       !(ReadBits(&r, rows, &c.present_.given) && ReadBits(&r, rows * count, &c.present_.bits))) {
     return malformed("presence");
@@ -245,6 +258,8 @@ Result<Column> Column::Decode(uint16_t signal, std::optional<uint32_t> layer, st
     }
   }
   if (!r.at_end()) return malformed("end");
+  c.group_rows_.resize(wanted);
+  c.steps_.resize(wanted);
   return c;
 }
 

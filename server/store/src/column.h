@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,7 +36,8 @@ bool HasShape(const wire::Series& series, const Shape& shape);
 class Column {
  public:
   Column() = default;
-  explicit Column(Shape shape) : shape_(std::move(shape)) {}
+  // Room for so many rows is made at once.
+  explicit Column(Shape shape, size_t expected_rows = 0);
 
   const Shape& shape() const { return shape_; }
   size_t rows() const { return steps_.size(); }
@@ -53,8 +55,15 @@ class Column {
   wire::Series Row(size_t row, const std::vector<size_t>* places) const;
 
   std::string Encode(uint32_t variants) const;
-  // kDataLoss when the bytes are not what Encode() wrote.
-  static Result<Column> Decode(uint16_t signal, std::optional<uint32_t> layer, std::string_view bytes);
+  // kDataLoss when the bytes are not what Encode() wrote. Only the rows whose group_row is below `below_row`
+  // are made: there may be none.
+  static Result<Column> Decode(uint16_t signal, std::optional<uint32_t> layer, std::string_view bytes,
+                               int64_t below_row = std::numeric_limits<int64_t>::max());
+
+  // Whether a row says which heads it has.
+  bool lacks_heads() const { return !present_.given.empty(); }
+  // Row by row, width() words each: floats by their bits.
+  const std::vector<uint32_t>& values() const { return values_; }
 
  private:
   Shape shape_;

@@ -98,7 +98,7 @@ rocksdb::Options RocksOptions(const StoreOptions& from) {
 
 }  // namespace
 
-Batch::Batch() : batch_(std::make_unique<rocksdb::WriteBatch>()) {}
+Batch::Batch(size_t bytes) : batch_(std::make_unique<rocksdb::WriteBatch>(bytes)) {}
 Batch::~Batch() = default;
 void Batch::Put(std::string_view key, std::string_view value) {
   // Into memory: it can only fail for want of a column family.

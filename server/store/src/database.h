@@ -28,7 +28,8 @@ namespace foreshock::store {
 // Collects puts and deletions that are written as one.
 class Batch {
  public:
-  Batch();
+  // Room for so many bytes is taken at once.
+  explicit Batch(size_t bytes = 0);
   ~Batch();
   void Put(std::string_view key, std::string_view value);
   void Delete(std::string_view key);
@@ -85,8 +86,8 @@ class Database {
   Status WriteUnlogged(Batch& batch);
   // Makes all that was written durable in table files; the log is freed.
   Status Flush();
-  // Gives back the space of what is deleted in a range. Files of the last level are rewritten only where `all` says so:
-  // they hold what a reader still looked at when they were written.
+  // Gives back the space of what is deleted in a range. Files of the last level are rewritten only where
+  // `all` says so: they hold what a reader still looked at when they were written.
   Status Compact(std::string_view begin, std::string_view end, bool all = false);
   // Bytes of table files that hold keys of the range, about; what is deleted and not given back yet counts.
   uint64_t FileBytesOf(std::string_view begin, std::string_view end) const;

@@ -61,14 +61,37 @@ Result<std::vector<Span>> FrameSource::Spans(int64_t from, int64_t to) const {
     spans.back().groups.push_back(*it++);
   }
   std::erase_if(spans, [&](const Span& span) { return span.last < from; });
-  if (has_sealed()) FS_RETURN_IF_ERROR(AddRaw(from, to, &spans));
+  FS_ASSIGN_OR_RETURN(const std::optional<int64_t> last, LastClosed());
+  if (last) FS_RETURN_IF_ERROR(AddRaw(from, std::min(to, *last), &spans));
   return spans;
 }
 
-// Steps of open and kept frames below the last sealed step.
-Status FrameSource::AddRaw(int64_t from, int64_t to, std::vector<Span>* spans) const {
+int64_t FrameSource::StepBack(int64_t to, size_t groups) const {
+  const SealedGroups& list = *look_.groups;
+  const auto end = std::upper_bound(list.begin(), list.end(), to,
+                                    [](int64_t step, const SealedGroup& g) { return step < g.first; });
+  const auto before = static_cast<size_t>(end - list.begin());
+  return before <= groups ? kFirstStep : list[before - groups].first;
+}
+
+// Frames may be kept behind the last one that was sealed.
+Result<std::optional<int64_t>> FrameSource::LastClosed() const {
+  std::optional<int64_t> last;
+  if (!look_.groups->empty()) last = look_.groups->back().last_so_far;
+  if (!look_.kept) return last;
+  FS_RETURN_IF_ERROR(
+      view().ScanBackward(SourcePrefix(Table::kKept, source_.run, source_.attempt, source_.rank), {},
+                          [&](std::string_view key, std::string_view) {
+                            if (const auto parts = ParseKeptKey(key))
+                              last = std::max(last.value_or(parts->step), parts->step);
+                            return false;
+                          }));
+  return last;
+}
+
+// Steps of open and kept frames up to `end`.
+Status FrameSource::AddRaw(int64_t from, int64_t end, std::vector<Span>* spans) const {
   std::vector<int64_t> steps;
-  const int64_t end = std::min(to, last_sealed());
   const auto collect = [&](Table table, int64_t begin, auto parse) {
     return view().Scan(SourcePrefix(table, source_.run, source_.attempt, source_.rank),
                        FramePrefix(table, source_.run, source_.attempt, source_.rank, begin),
@@ -156,9 +179,10 @@ Result<std::vector<StoredFrame>> FrameSource::Frames(const Span& span, int64_t f
 Status FrameSource::Tail(int64_t from, int64_t to, bool backward, const SeriesFilter& filter,
                          bool every_incarnation, const EachFrame& each, bool* stopped) const {
   *stopped = false;
-  if (has_sealed()) {
-    if (to <= last_sealed()) return OkStatus();
-    from = std::max(from, last_sealed() + 1);
+  FS_ASSIGN_OR_RETURN(const std::optional<int64_t> last, LastClosed());
+  if (last) {
+    if (to <= *last) return OkStatus();
+    from = std::max(from, *last + 1);
   }
   from = std::max(from, look_.open_from);
   if (from > to || look_.open_from == kNever) return OkStatus();

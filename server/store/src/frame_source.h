@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "foreshock/server/store/store.h"
@@ -29,6 +30,8 @@ class FrameSource {
   const FramesOf& source() const { return source_; }
   // The spans that touch [from, to], rising.
   Result<std::vector<Span>> Spans(int64_t from, int64_t to) const;
+  // A step such that about `groups` sealed groups lie from it to `to`; kFirstStep: all before it do.
+  int64_t StepBack(int64_t to, size_t groups) const;
   // Frames of a span within [from, to], by rising step, then incarnation; only the newest incarnation of a
   // step unless `every_incarnation`.
   Result<std::vector<StoredFrame>> Frames(const Span& span, int64_t from, int64_t to,
@@ -39,9 +42,9 @@ class FrameSource {
               const EachFrame& each, bool* stopped) const;
 
  private:
-  bool has_sealed() const { return !look_.groups->empty(); }
-  int64_t last_sealed() const { return look_.groups->back().last_so_far; }
-  Status AddRaw(int64_t from, int64_t to, std::vector<Span>* spans) const;
+  // The last step that is sealed or kept; nullopt: none is.
+  Result<std::optional<int64_t>> LastClosed() const;
+  Status AddRaw(int64_t from, int64_t end, std::vector<Span>* spans) const;
 
   Layouts::Look look_;
   FramesOf source_;

@@ -82,7 +82,7 @@ bool GroupBuilder::Add(const wire::Frame& frame) {
     if (found == order.size()) {
       if (!grown) grown = order_;
       grown->insert(grown->begin() + static_cast<ptrdiff_t>(position), columns_.size());
-      columns_.emplace_back(ShapeOf(series));
+      columns_.emplace_back(ShapeOf(series), expected_rows_);
       found = position;
     }
     targets.push_back((grown ? *grown : order_)[found]);

@@ -38,6 +38,8 @@ struct GroupRows {
 
 class GroupBuilder {
  public:
+  // Room for so many rows is made at once.
+  explicit GroupBuilder(size_t expected_rows = 0) : expected_rows_(expected_rows) {}
   // A whole frame (of one part) of a step above those before. False: it cannot be sealed and is left out.
   bool Add(const wire::Frame& frame);
   size_t size() const { return rows_.size(); }
@@ -49,6 +51,7 @@ class GroupBuilder {
  private:
   bool HasTooManyVariants() const;
 
+  const size_t expected_rows_;
   GroupRows rows_;
   std::vector<Column> columns_;
   std::vector<size_t> order_;  // indices into columns_

@@ -34,7 +34,8 @@ Result<GroupReader> GroupReader::Open(const Database::View& view, const FramesOf
 }
 
 // In the order of the frames' series. One scan when all are wanted.
-Result<std::vector<Column>> GroupReader::Columns(const std::vector<uint16_t>& signals) const {
+Result<std::vector<Column>> GroupReader::Columns(const std::vector<uint16_t>& signals,
+                                                 size_t below_row) const {
   std::map<ColumnName, size_t> places;
   for (const ColumnName& name : rows_.columns) {
     if (Wanted(signals, name.signal)) places.emplace(name, places.size());
@@ -52,7 +53,7 @@ Result<std::vector<Column>> GroupReader::Columns(const std::vector<uint16_t>& si
     if (!name || name->signal == 0) return true;
     const auto it = places.find(*name);
     if (it == places.end()) return true;
-    Result<Column> column = Column::Decode(name->signal, name->layer, value);
+    Result<Column> column = Column::Decode(name->signal, name->layer, value, static_cast<int64_t>(below_row));
     if (!column.ok()) {
       trouble = column.status();
       return false;
@@ -73,6 +74,7 @@ Result<std::vector<Column>> GroupReader::Columns(const std::vector<uint16_t>& si
   std::vector<Column> columns;
   for (auto& column : found) {
     if (!column) return Status(Code::kDataLoss, "sealed group: a chunk is missing");
+    if (column->rows() == 0) continue;
     if (static_cast<size_t>(column->group_rows().back()) >= rows_.size() ||
         column->group_rows().front() < 0) {
       return Status(Code::kDataLoss, "sealed group: a chunk of another group");
@@ -80,6 +82,19 @@ Result<std::vector<Column>> GroupReader::Columns(const std::vector<uint16_t>& si
     columns.push_back(*std::move(column));
   }
   return columns;
+}
+
+Status GroupReader::EachColumn(const std::function<void(const Column&)>& each) const {
+  Status trouble;
+  FS_RETURN_IF_ERROR(view_.Scan(key_, {}, [&](std::string_view key, std::string_view value) {
+    const auto name = ParseColumn(key);
+    if (!name || name->signal == 0) return true;
+    const Result<Column> column = Column::Decode(name->signal, name->layer, value);
+    trouble = column.status();
+    if (trouble.ok()) each(*column);
+    return trouble.ok();
+  }));
+  return trouble;
 }
 
 Result<std::vector<wire::Frame>> GroupReader::Frames(int64_t from, int64_t to,
@@ -91,7 +106,7 @@ Result<std::vector<wire::Frame>> GroupReader::Frames(int64_t from, int64_t to,
   std::vector<wire::Frame> frames;
   if (begin >= end) return frames;
   for (size_t row = begin; row < end; ++row) frames.push_back(rows_.Frame(row));
-  FS_ASSIGN_OR_RETURN(const std::vector<Column> columns, Columns(signals));
+  FS_ASSIGN_OR_RETURN(const std::vector<Column> columns, Columns(signals, end));
   for (const Column& column : columns) {
     for (size_t i = 0; i < column.rows(); ++i) {
       const auto row = static_cast<size_t>(column.group_rows()[i]);
@@ -103,7 +118,6 @@ Result<std::vector<wire::Frame>> GroupReader::Frames(int64_t from, int64_t to,
 
 Result<std::optional<wire::Frame>> GroupReader::Newest(int64_t from, int64_t to,
                                                        const std::vector<uint16_t>& signals) const {
-  FS_ASSIGN_OR_RETURN(const std::vector<Column> columns, Columns(signals));
   int64_t row = -1;
   const auto in_range = [&](int64_t step) { return step >= from && step <= to; };
   if (signals.empty()) {
@@ -111,6 +125,9 @@ Result<std::optional<wire::Frame>> GroupReader::Newest(int64_t from, int64_t to,
       if (in_range(rows_.steps[i])) row = static_cast<int64_t>(i);
     }
   }
+  if (signals.empty() && row < 0) return std::optional<wire::Frame>();
+  const size_t below = signals.empty() ? static_cast<size_t>(row) + 1 : rows_.size();
+  FS_ASSIGN_OR_RETURN(const std::vector<Column> columns, Columns(signals, below));
   for (const Column& column : columns) {
     for (size_t i = 0; i < column.rows() && !signals.empty(); ++i) {
       if (in_range(column.steps()[i])) row = std::max(row, column.group_rows()[i]);

@@ -1,6 +1,7 @@
 // Reads sealed groups back into frames and columns.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "group.h"
@@ -23,9 +24,13 @@ class GroupReader {
   Result<std::optional<wire::Frame>> Newest(int64_t from, int64_t to,
                                             const std::vector<uint16_t>& signals) const;
 
+  // Every column, in the order of keys, one at a time.
+  Status EachColumn(const std::function<void(const Column&)>& each) const;
+
  private:
   GroupReader(const Database::View& view, std::string key) : view_(view), key_(std::move(key)) {}
-  Result<std::vector<Column>> Columns(const std::vector<uint16_t>& signals) const;
+  // Of the group's rows below one; columns that have none are left out.
+  Result<std::vector<Column>> Columns(const std::vector<uint16_t>& signals, size_t below_row) const;
 
   const Database::View& view_;
   std::string key_;  // what the group's chunk keys begin with

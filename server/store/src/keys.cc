@@ -1,6 +1,7 @@
 #include "keys.h"
 
 #include "group.h"
+#include "layout.h"
 
 namespace foreshock::store {
 namespace {
@@ -133,6 +134,22 @@ void AppendColumn(const ColumnName& name, std::string* group_key) {
   for (int shift = 24; shift >= 0; shift -= 8) group_key->push_back(static_cast<char>(layer >> shift));
   group_key->push_back(static_cast<char>(name.variant));
 }
+std::string RollupPrefix(Table table, const FramesOf& source, uint32_t level) {
+  return KeyWriter(table).U32(source.run).U32(source.attempt).U32(source.rank).U32(level).Take();
+}
+std::string RollupKey(Table table, const FramesOf& source, uint32_t level, int64_t first_step) {
+  return KeyWriter(table)
+      .U32(source.run)
+      .U32(source.attempt)
+      .U32(source.rank)
+      .U32(level)
+      .Step(first_step)
+      .Take();
+}
+void AppendRollupColumn(uint16_t signal, std::optional<uint32_t> layer, std::string* block_key) {
+  AppendColumnPrefix(signal, block_key);
+  AppendU32(layer.value_or(kNoLayer), block_key);
+}
 std::string EventKey(const SourceId& id, int64_t step, uint64_t seq) {
   return KeyWriter(Table::kEvent)
       .U32(id.run)
@@ -221,6 +238,32 @@ std::optional<ColumnName> ParseColumn(std::string_view chunk_key) {
   name.variant = static_cast<uint8_t>(r.Number(1));
   if (!r.at_end()) return std::nullopt;
   return name;
+}
+
+std::optional<RollupKeyParts> ParseRollupKeyParts(std::string_view key) {
+  KeyReader r(key, Table::kRollup);
+  RollupKeyParts parts;
+  parts.source.run = r.U32();
+  parts.source.attempt = r.U32();
+  parts.source.rank = r.U32();
+  parts.level = r.U32();
+  parts.first_step = r.Step();
+  if (!r.at_end()) return std::nullopt;
+  return parts;
+}
+
+std::optional<int64_t> ParseRollupKey(std::string_view key) {
+  const auto parts = ParseRollupKeyParts(key);
+  return parts ? std::optional(parts->first_step) : std::nullopt;
+}
+
+std::optional<std::pair<uint16_t, std::optional<uint32_t>>> ParseRollupColumn(std::string_view key) {
+  KeyReader r(key, Table::kRollupColumn);
+  r.Number(4), r.Number(4), r.Number(4), r.Number(4), r.Number(8);
+  const auto signal = static_cast<uint16_t>(r.Number(2));
+  const uint32_t layer = r.U32();
+  if (!r.at_end()) return std::nullopt;
+  return std::pair(signal, layer == kNoLayer ? std::nullopt : std::optional(layer));
 }
 
 std::optional<FrameKeyParts> ParseEventKey(std::string_view key) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "foreshock/server/store/types.h"
 
@@ -15,21 +16,23 @@ inline constexpr size_t kSealBytes = 4;  // before the payload in a value of kKe
 
 // First byte of a key.
 enum class Table : char {
-  kFormat = '0',      // -> version of the format
-  kNextRun = '1',     // -> the next run's number
-  kAlive = '2',       // -> when the server was last alive
-  kRun = 'R',         // run -> name, times
-  kAttempt = 'A',     // run, attempt -> name, source of the name, time
-  kSource = 'S',      // run, attempt, rank, incarnation -> incarnation's random number, Hello
-  kCounters = 'C',    // the same -> SourceInfo's counters
-  kFrame = 'F',       // run, attempt, rank, step, incarnation, seq -> frame
-  kEvent = 'E',       // run, attempt, step, rank, incarnation, seq -> event
-  kQuarantine = 'Q',  // run, attempt, rank, incarnation, seq -> type, reason, payload
-  kUnmerged = 'U',    // run, attempt, step -> nothing
-  kGroup = 'J',       // run, attempt, rank, first step, seal -> what the sealed group covers
-  kChunk = 'K',       // the same, signal, layer, variant -> a column of the group, or its rows
-  kKept = 'G',        // as kFrame -> seal, a frame that stays as it came
-  kMeta = 'M',        // name of the run, kind, key -> value of another part
+  kFormat = '0',        // -> version of the format
+  kNextRun = '1',       // -> the next run's number
+  kAlive = '2',         // -> when the server was last alive
+  kRun = 'R',           // run -> name, times
+  kAttempt = 'A',       // run, attempt -> name, source of the name, time
+  kSource = 'S',        // run, attempt, rank, incarnation -> incarnation's random number, Hello
+  kCounters = 'C',      // the same -> SourceInfo's counters
+  kFrame = 'F',         // run, attempt, rank, step, incarnation, seq -> frame
+  kEvent = 'E',         // run, attempt, step, rank, incarnation, seq -> event
+  kQuarantine = 'Q',    // run, attempt, rank, incarnation, seq -> type, reason, payload
+  kUnmerged = 'U',      // run, attempt, step -> nothing
+  kGroup = 'J',         // run, attempt, rank, first step, seal -> what the sealed group covers
+  kChunk = 'K',         // the same, signal, layer, variant -> a column of the group, or its rows
+  kRollup = 'I',        // run, attempt, rank, level, first step -> what a block of rollups covers
+  kRollupColumn = 'L',  // the same, signal, layer -> its buckets of one series
+  kKept = 'G',          // as kFrame -> seal, a frame that stays as it came
+  kMeta = 'M',          // name of the run, kind, key -> value of another part
 };
 
 std::string FormatKey();
@@ -52,6 +55,11 @@ struct ColumnName;
 void AppendColumn(const ColumnName& name, std::string* group_key);
 // What the chunk keys of a signal, or of a signal and layer, begin with.
 void AppendColumnPrefix(uint16_t signal, std::string* group_key);
+struct FramesOf;
+// Blocks of rollups, and what their keys begin with.
+std::string RollupKey(Table table, const FramesOf& source, uint32_t level, int64_t first_step);
+std::string RollupPrefix(Table table, const FramesOf& source, uint32_t level);
+void AppendRollupColumn(uint16_t signal, std::optional<uint32_t> layer, std::string* block_key);
 std::string EventKey(const SourceId& id, int64_t step, uint64_t seq);
 std::string EventPrefix(uint32_t run, uint32_t attempt);
 std::string EventPrefix(uint32_t run, uint32_t attempt, int64_t step);
@@ -89,6 +97,15 @@ struct GroupKeyParts {
 };
 std::optional<GroupKeyParts> ParseGroupKey(std::string_view key);
 std::optional<ColumnName> ParseColumn(std::string_view chunk_key);
+struct RollupKeyParts {
+  SourceId source;  // incarnation 0
+  uint32_t level = 0;
+  int64_t first_step = 0;
+};
+std::optional<RollupKeyParts> ParseRollupKeyParts(std::string_view key);
+// Its first step.
+std::optional<int64_t> ParseRollupKey(std::string_view key);
+std::optional<std::pair<uint16_t, std::optional<uint32_t>>> ParseRollupColumn(std::string_view key);
 std::optional<FrameKeyParts> ParseEventKey(std::string_view key);
 // Of kSource, kCounters and kQuarantine (whose seq is filled in too).
 std::optional<FrameKeyParts> ParseSourceKey(std::string_view key);

@@ -10,22 +10,6 @@ namespace {
 
 constexpr uint8_t kLayoutVersion = 1;
 
-void SetLastSoFar(SealedGroups* groups, size_t from) {
-  for (size_t i = from; i < groups->size(); ++i) {
-    SealedGroup& group = (*groups)[i];
-    group.last_so_far = i == 0 ? group.last : std::max(group.last, (*groups)[i - 1].last_so_far);
-  }
-}
-
-void Insert(const SealedGroup& group, SealedGroups* groups) {
-  const auto at = std::upper_bound(groups->begin(), groups->end(), group, [](const auto& a, const auto& b) {
-    return std::pair(a.first, a.seal) < std::pair(b.first, b.seal);
-  });
-  const auto index = static_cast<size_t>(at - groups->begin());
-  groups->insert(at, group);
-  SetLastSoFar(groups, index);
-}
-
 }  // namespace
 
 std::string EncodeGroup(const SealedGroup& group) {
@@ -62,11 +46,10 @@ Result<Layouts::Entry> Layouts::Load(const FramesOf& source, const Database::Vie
       return false;
     }
     entry.next_seal = std::max(entry.next_seal, group.seal + 1);
-    entry.groups->push_back(group);
+    entry.groups->Insert(group);
     return true;
   }));
   if (!trouble.ok()) return trouble;
-  SetLastSoFar(entry.groups.get(), 0);
   FS_RETURN_IF_ERROR(view.Scan(prefix(Table::kKept), {}, [&](std::string_view, std::string_view) {
     entry.kept = true;
     return false;
@@ -82,7 +65,7 @@ Result<Layouts::Entry> Layouts::Load(const FramesOf& source, const Database::Vie
 
 Result<Layouts::Look> Layouts::See(const FramesOf& source) {
   const auto look = [](Database::View view, const Entry& entry) {
-    return Look{std::move(view), entry.groups, entry.kept, entry.open_from};
+    return Look{std::move(view), entry.groups, entry.kept, entry.open_from, entry.open_frames};
   };
   {
     std::shared_lock lock(mutex_);
@@ -143,10 +126,11 @@ Status Layouts::Sealed(const FramesOf& source, uint64_t generation, Database* db
   }
   FS_RETURN_IF_ERROR(db->WriteUnlogged(batch));
   Entry& entry = it->second;
-  // Always a new list: that no reader holds the old one (use_count) does not order its last read before a change.
+  // Always a new list: that no reader holds the old one (use_count) does not order its last read before a
+  // change. Copies share all but their last part.
   auto groups = std::make_shared<SealedGroups>(*entry.groups);
   for (const SealedGroup& group : change.groups) {
-    Insert(group, groups.get());
+    groups->Insert(group);
     entry.next_seal = std::max(entry.next_seal, group.seal + 1);
   }
   entry.groups = std::move(groups);

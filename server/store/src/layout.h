@@ -14,6 +14,7 @@
 
 #include "database.h"
 #include "foreshock/server/store/types.h"
+#include "group_list.h"
 
 namespace foreshock::store {
 
@@ -23,15 +24,6 @@ struct FramesOf {
   uint32_t run = 0, attempt = 0, rank = 0;
   auto operator<=>(const FramesOf&) const = default;
 };
-
-struct SealedGroup {
-  int64_t first = 0, last = 0;  // steps
-  int64_t last_so_far = 0;      // the largest `last` of this group and all before it
-  uint32_t seal = 0;            // rises with every group of a source; of two with one step the later holds
-  uint32_t incarnation = 0;
-  uint32_t rows = 0;
-};
-using SealedGroups = std::vector<SealedGroup>;  // by first step, then seal
 
 // Value of a kGroup entry.
 std::string EncodeGroup(const SealedGroup& group);
@@ -46,6 +38,7 @@ class Layouts {
     std::shared_ptr<const SealedGroups> groups;
     bool kept = false;           // there are frames that stay as they came
     int64_t open_from = kNever;  // no open frame has a lower step
+    uint64_t open_frames = 0;    // about
   };
   Result<Look> See(const FramesOf& source);
 
@@ -62,7 +55,7 @@ class Layouts {
   // What came meanwhile; kNever: nothing.
   int64_t LeastSinceStart(const FramesOf& source) const;
   struct Change {
-    SealedGroups groups;  // new ones
+    std::vector<SealedGroup> groups;  // new ones
     bool kept = false;
     uint64_t frames = 0;         // that are open no longer
     int64_t open_from = kNever;  // of those that were there at the start

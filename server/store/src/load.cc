@@ -6,9 +6,10 @@
 namespace foreshock::store {
 namespace {
 
-constexpr std::string_view kFormatVersion = "2";
-// All frames of a folder of version 1 are open, which is where those of version 2 begin.
-constexpr std::string_view kOlderVersion = "1";
+constexpr std::string_view kFormatVersion = "3";
+// All frames of a folder of version 1 are open; one of version 2 has no rollups: where those of version 3
+// begin.
+constexpr std::string_view kOlderVersions[] = {"1", "2"};
 
 Status Malformed(const char* what) { return Status(Code::kDataLoss, std::string(what) + ": malformed key"); }
 
@@ -64,10 +65,11 @@ Result<bool> CheckFormat(const Database& db) {
   const Result<std::string> format = db.Get(FormatKey());
   if (!format.ok()) return format.status();
   if (*format == kFormatVersion) return true;
-  if (*format == kOlderVersion) return false;
-  return Status(Code::kFailedPrecondition, "format: version " + *format + ", this server reads " +
-                                               std::string(kOlderVersion) + " and " +
-                                               std::string(kFormatVersion));
+  for (const std::string_view older : kOlderVersions) {
+    if (*format == older) return false;
+  }
+  return Status(Code::kFailedPrecondition,
+                "format: version " + *format + ", this server reads 1 to " + std::string(kFormatVersion));
 }
 
 Status StoreImpl::Load() {
@@ -91,7 +93,11 @@ Status StoreImpl::Load() {
   if (next.ok()) registry_.next_run = static_cast<uint32_t>(std::strtoul(next->c_str(), nullptr, 10));
   FindDeleted();
   return db_->Scan(TablePrefix(Table::kUnmerged), {}, [this](std::string_view key, std::string_view) {
-    marks_[std::string(key)] = 0;
+    // Marks of one rank alone were a fault of earlier versions: nobody would merge, and nothing be sealed.
+    const auto mark = ParseUnmergedKey(key);
+    const AttemptEntry* attempt =
+        mark ? registry_.FindAttempt(mark->source.run, mark->source.attempt) : nullptr;
+    if (attempt != nullptr && attempt->world_size() > 1) marks_[std::string(key)] = 0;
     return true;
   });
 }

@@ -21,4 +21,15 @@ wire::Frame JoinParts(std::vector<wire::Frame> parts) {
   return whole;
 }
 
+size_t MemoryOf(const wire::Frame& frame) {
+  constexpr size_t kAllocation = 16;  // what an allocation costs beside its bytes, roughly
+  size_t bytes = sizeof frame;
+  for (const wire::Series& s : frame.series) {
+    bytes += sizeof s + 3 * kAllocation + s.present.size() + s.rotated.size() +
+             4 * (s.heads.size() + s.values.size() + s.weights.size() + s.moments.size() +
+                  2 * s.direction_hash.size() + s.step_offsets.size());
+  }
+  return bytes;
+}
+
 }  // namespace foreshock::store

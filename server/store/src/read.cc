@@ -88,9 +88,16 @@ Result<StoredFrame> StoreImpl::ReadStep(const StepQuery& query) const {
   bool stopped = false;
   FS_RETURN_IF_ERROR(source.Tail(from, query.step, true, filter, false, take, &stopped));
   if (!found) {
-    FS_ASSIGN_OR_RETURN(std::vector<Span> spans, source.Spans(from, query.step));
-    for (auto span = spans.rbegin(); span != spans.rend() && !found; ++span) {
-      FS_RETURN_IF_ERROR(NewestOfSpan(source, *span, from, query.step, filter, take));
+    // Mostly the last group has it, and a long run has a hundred thousand.
+    int64_t to = query.step;
+    for (size_t groups = 4; !found && to >= from; groups *= 8) {
+      const int64_t begin = std::max(from, source.StepBack(to, groups));
+      FS_ASSIGN_OR_RETURN(std::vector<Span> spans, source.Spans(begin, to));
+      for (auto span = spans.rbegin(); span != spans.rend() && !found; ++span) {
+        FS_RETURN_IF_ERROR(NewestOfSpan(source, *span, from, to, filter, take));
+      }
+      if (begin <= from) break;
+      to = std::min(begin, spans.empty() ? begin : spans.front().first) - 1;
     }
   }
   if (!found) {

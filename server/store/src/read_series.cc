@@ -9,8 +9,6 @@
 namespace foreshock::store {
 namespace {
 
-using EachPoint = std::function<bool(SeriesPoint)>;
-
 // Where in the column's heads the wanted ones are; none wanted: nullopt, all of them.
 std::optional<std::vector<size_t>> PlacesOf(const std::vector<uint32_t>& heads,
                                             const std::vector<uint32_t>& wanted) {
@@ -55,6 +53,8 @@ Status PointsOfGroup(const FrameSource& source, const SealedGroup& group, const 
   return OkStatus();
 }
 
+}  // namespace
+
 Status EachPointOf(const FrameSource& source, const SeriesQuery& query, const EachPoint& each) {
   const SeriesFilter filter{.signals = {query.signal}, .layer = query.layer};
   bool go_on = true;
@@ -79,8 +79,6 @@ Status EachPointOf(const FrameSource& source, const SeriesQuery& query, const Ea
   bool stopped = false;
   return source.Tail(query.from_step, query.to_step, false, filter, false, frame, &stopped);
 }
-
-}  // namespace
 
 Status StoreImpl::ReadSeries(const SeriesQuery& query, const std::function<bool(SeriesPoint)>& each) const {
   FS_ASSIGN_OR_RETURN(const Place place, Locate(query.run, query.attempt, query.rank));

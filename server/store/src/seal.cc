@@ -3,8 +3,10 @@
 // The frames are durable already; sealing only gives them another form, in one batch that is not logged.
 // Whatever a crash takes away of it, it takes away whole: then the frames are still open.
 #include <set>
+#include <utility>
 
 #include "foreshock/base/logging.h"
+#include "foreshock/wire/codec.h"
 #include "seal_plan.h"
 #include "store_impl.h"
 
@@ -12,8 +14,8 @@ namespace foreshock::store {
 namespace {
 
 // Tables of a run that hold nearly all of its bytes.
-constexpr Table kLargeTables[] = {Table::kFrame, Table::kChunk, Table::kKept, Table::kEvent,
-                                  Table::kQuarantine};
+constexpr Table kLargeTables[] = {Table::kFrame, Table::kChunk, Table::kRollupColumn,
+                                  Table::kKept,  Table::kEvent, Table::kQuarantine};
 
 // What may be left of a deleted run: a block that it shares with a neighbour.
 constexpr uint64_t kFreedBytes = 64 << 10;
@@ -37,6 +39,17 @@ void AddGroup(const FramesOf& source, uint32_t seal, uint32_t incarnation, Group
     batch->Put(key, bytes);
   }
   change->groups.push_back(group);
+}
+
+// What is still known decoded need not be copied and decoded, if it is what is stored.
+OpenRecord OpenedAs(const FrameKeyParts& key, std::string_view value,
+                    std::shared_ptr<const wire::Frame> frame) {
+  thread_local std::string encoded;
+  if (frame != nullptr) {
+    wire::EncodeInto(*frame, &encoded);
+    if (encoded == value) return {key, {}, std::move(frame)};
+  }
+  return {key, std::string(value), nullptr};
 }
 
 }  // namespace
@@ -87,7 +100,7 @@ Result<bool> StoreImpl::SealOnce(const FramesOf& source, uint32_t least_rows) {
                               bytes += value.size();
                               // Those behind are only counted.
                               if (steps.size() <= options_.seal_steps)
-                                records.push_back({*parts, std::string(value)});
+                                records.push_back(OpenedAs(*parts, value, recent_.Find(*parts)));
                               return true;
                             }));
   start->look.groups.reset();
@@ -96,7 +109,8 @@ Result<bool> StoreImpl::SealOnce(const FramesOf& source, uint32_t least_rows) {
   if (take == 0 || (take < least_rows && bytes <= kMaxBytesAtOnce)) return false;
   const int64_t beyond = take < steps.size() ? steps[take] : kNever;
   std::erase_if(records, [&](const OpenRecord& record) { return record.key.step >= beyond; });
-  SealPlan plan = PlanSealing(records, [this](const FrameKeyParts& key) { return IsNewestRecord(key); });
+  SealPlan plan = PlanSealing(
+      records, [this](const FrameKeyParts& key) { return IsNewestRecord(key); }, options_.seal_steps);
   if (plan.closed.empty()) return false;
 
   Batch batch;
@@ -108,11 +122,16 @@ Result<bool> StoreImpl::SealOnce(const FramesOf& source, uint32_t least_rows) {
   for (const size_t i : plan.kept) {
     const FrameKeyParts& key = records[i].key;
     batch.Put(FrameKey(Table::kKept, key.source, key.step, key.seq),
-              KeptValue(start->next_seal, records[i].payload));
+              KeptValue(start->next_seal, PayloadOf(records[i])));
   }
   for (const size_t i : plan.closed) {
     const FrameKeyParts& key = records[i].key;
     batch.Delete(FrameKey(key.source, key.step, key.seq));
+  }
+  if (!plan.closed.empty()) {
+    const int64_t first = records[plan.closed.front()].key.step, last = records[plan.closed.back()].key.step;
+    FS_ASSIGN_OR_RETURN(const Database::View view, db_->Look());
+    FS_RETURN_IF_ERROR(DropRollups(view, source, first, last, &batch));
   }
   change.kept = !plan.kept.empty();
   change.frames = plan.closed.size();
@@ -129,6 +148,7 @@ Result<bool> StoreImpl::SealOnce(const FramesOf& source, uint32_t least_rows) {
   // A merged frame may have been written anew under the key that is about to be deleted.
   if (source.rank == kMerged && layouts_.LeastSinceStart(source) <= records.back().key.step) return true;
   FS_RETURN_IF_ERROR(layouts_.Sealed(source, generation, db_.get(), batch, change));
+  recent_.Drop(source, change.open_from);
   sealed_frames_ += plan.closed.size();
   sealed_bytes_ += bytes;
   unsettled_ = true;
@@ -140,6 +160,7 @@ void StoreImpl::SealFull(const FramesOf& source) {
     const Result<bool> sealed = SealOnce(source, options_.seal_steps);
     if (!sealed.ok()) LogDebug("server/store", "cannot seal at present", {{"error", sealed.status()}});
     if (!sealed.ok() || !*sealed) return;
+    Roll(source);
   }
 }
 
@@ -159,6 +180,9 @@ Status StoreImpl::Settle() {
   for (const FramesOf& source : AllSources()) {
     for (bool go_on = true; go_on;) {
       FS_ASSIGN_OR_RETURN(go_on, SealOnce(source, 1));
+    }
+    for (bool go_on = true; go_on;) {
+      FS_ASSIGN_OR_RETURN(go_on, RollOnce(source));
     }
   }
   unsettled_ = false;
@@ -239,6 +263,12 @@ void StoreImpl::Tick() {
     if (!stopping_) SealOnce(source.source, kRowsWhenQuiet).IgnoreError();
   }
   open_before_ = std::move(open);
+  {
+    // What nobody adds to is gathered again when somebody does.
+    std::lock_guard one_at_a_time(seal_mutex_);
+    for (auto it = rolling_.begin(); it != rolling_.end();)
+      it = std::exchange(it->second.touched, false) ? std::next(it) : rolling_.erase(it);
+  }
   const uint64_t records = records_;
   const bool quiet = records == records_before_;
   if (quiet && unsettled_.exchange(false) && !db_->Flush().ok()) unsettled_ = true;

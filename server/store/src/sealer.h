@@ -23,6 +23,8 @@ class Sealer {
   Sealer(Work work, std::chrono::milliseconds period);
   ~Sealer();  // ends after what is being done
   void Wake(const FramesOf& source);
+  // Until all that Wake told is sealed, or the time is over. Not for the sealer's own thread.
+  void WaitUntilIdle(std::chrono::milliseconds at_most);
 
  private:
   void Run();
@@ -30,7 +32,8 @@ class Sealer {
   const Work work_;
   const std::chrono::milliseconds period_;
   std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  std::condition_variable changed_, idle_;
+  bool working_ = false;
   std::set<FramesOf> full_;
   bool stopping_ = false;
   std::thread thread_;

@@ -10,6 +10,11 @@ namespace foreshock::store {
 // The points of a frame that a query asks for: one a layer, heads picked.
 std::vector<SeriesPoint> PointsOf(const wire::Frame& frame, const SeriesQuery& query);
 
+// Points of a source by rising step until `each` says no; max_points is not looked at.
+class FrameSource;
+using EachPoint = std::function<bool(SeriesPoint)>;
+Status EachPointOf(const FrameSource& source, const SeriesQuery& query, const EachPoint& each);
+
 // Leaves only these signals in the frame; empty: all.
 void KeepSignals(const std::vector<uint16_t>& signals, wire::Frame* frame);
 

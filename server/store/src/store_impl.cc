@@ -50,7 +50,9 @@ Result<SourceInfo> StoreImpl::OpenSource(const wire::Hello& hello, int64_t now_u
   SourceInfo source;
   if (known == nullptr) {
     source = NewSource(hello, now_unix_ns, &next, &batch);
-    FS_RETURN_IF_ERROR(MarkOldSteps(source.id, &batch));
+    // Another process of the one rank leaves nothing to merge.
+    if (next.FindAttempt(source.id.run, source.id.attempt)->world_size() > 1)
+      FS_RETURN_IF_ERROR(MarkOldSteps(source.id, &batch));
   } else {
     source = *known;
     source.hello = std::make_shared<const wire::Hello>(hello);
@@ -156,9 +158,9 @@ Status StoreImpl::DeleteRun(const std::string& run, const std::function<bool(con
   }
   Batch batch;
   const auto drop = [&](const std::string& prefix) { batch.DeleteRange(prefix, PrefixEnd(prefix)); };
-  for (const Table table :
-       {Table::kRun, Table::kAttempt, Table::kSource, Table::kCounters, Table::kFrame, Table::kEvent,
-        Table::kQuarantine, Table::kUnmerged, Table::kGroup, Table::kChunk, Table::kKept}) {
+  for (const Table table : {Table::kRun, Table::kAttempt, Table::kSource, Table::kCounters, Table::kFrame,
+                            Table::kEvent, Table::kQuarantine, Table::kUnmerged, Table::kGroup, Table::kChunk,
+                            Table::kRollup, Table::kRollupColumn, Table::kKept}) {
     drop(TableRunPrefix(table, number));
   }
   drop(MetaRunPrefix(run));
@@ -170,6 +172,7 @@ Status StoreImpl::DeleteRun(const std::string& run, const std::function<bool(con
     registry_.runs.erase(number);
   }
   layouts_.Forget(number);
+  recent_.Forget(number);
   deleted_.push_back(number);
   deleted_count_ = deleted_.size();
   observers_.Each([&](Observer& observer) { observer.OnRunDeleted(run); });

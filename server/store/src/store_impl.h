@@ -13,7 +13,9 @@
 #include "keys.h"
 #include "layout.h"
 #include "observers.h"
+#include "recent_frames.h"
 #include "registry.h"
+#include "rollup.h"
 #include "sealer.h"
 
 namespace foreshock::store {
@@ -21,7 +23,7 @@ namespace foreshock::store {
 class StoreImpl final : public Store {
  public:
   StoreImpl(std::unique_ptr<Database> database, const StoreOptions& options)
-      : options_(options), db_(std::move(database)) {}
+      : options_(options), db_(std::move(database)), recent_(options.recent_bytes) {}
   ~StoreImpl() override;
   // Checks the format and reads the registry.
   Status Load();
@@ -43,6 +45,7 @@ class StoreImpl final : public Store {
 
   Status ReadFrames(const FrameQuery& query, const std::function<bool(StoredFrame)>& each) const override;
   Status ReadSeries(const SeriesQuery& query, const std::function<bool(SeriesPoint)>& each) const override;
+  Result<Rollup> ReadRollup(const SeriesQuery& query) const override;
   Result<StoredFrame> ReadStep(const StepQuery& query) const override;
   Result<std::vector<StoredEvent>> ReadEvents(const std::string& run, const std::string& attempt,
                                               int64_t from_step, int64_t to_step) const override;
@@ -73,6 +76,7 @@ class StoreImpl final : public Store {
     std::map<std::string, uint64_t> marks;  // keys of kUnmerged
     std::vector<std::pair<FramesOf, int64_t>> frames;
     bool changes = false;  // beyond counting duplicates
+    explicit Pending(size_t bytes) : batch(bytes) {}
   };
   // Where the frames of a query are.
   struct Place {
@@ -91,6 +95,21 @@ class StoreImpl final : public Store {
   // Seals the oldest open frames of a source when they make a group of that many rows; false: nothing done.
   Result<bool> SealOnce(const FramesOf& source, uint32_t least_rows);
   void SealFull(const FramesOf& source);
+  // A block of rollups that is being gathered.
+  struct Rolling {
+    int64_t to = kFirstStep;  // the last step in it, or of the last block; kFirstStep: none
+    RollupBuilder block;
+    bool touched = true;  // since the last tick
+  };
+  Result<int64_t> RolledTo(const Database::View& view, const FramesOf& source, uint32_t level) const;
+  // Rollups of these steps are wrong from now on.
+  Status DropRollups(const Database::View& view, const FramesOf& source, int64_t first, int64_t last,
+                     Batch* batch);
+  Result<bool> RollBucket(const FrameSource& frames, int64_t open_from, Rolling* rolling);
+  Result<bool> RollLevel(const Database::View& view, const FramesOf& source, uint32_t level, Batch* batch);
+  Result<bool> RollOnce(const FramesOf& source);
+  Status WriteRollups(const FramesOf& source, Batch& batch);
+  void Roll(const FramesOf& source);
   std::vector<FramesOf> AllSources() const;
   Status DropSealed();
   uint64_t LargeBytesOf(uint32_t from, uint32_t to) const;
@@ -105,10 +124,12 @@ class StoreImpl final : public Store {
   const StoreOptions options_;
   const std::unique_ptr<Database> db_;
   mutable Layouts layouts_{db_.get()};
+  RecentFrames recent_;
   std::mutex seal_mutex_;                  // one group at a time
   std::mutex write_mutex_;                 // one writer at a time
   std::map<std::string, uint64_t> marks_;  // guarded by write_mutex_: key of kUnmerged -> stamp
   std::atomic<uint64_t> stamp_{1};
+  std::atomic<uint64_t> most_open_{0};  // frames of a source, in the last write
   std::atomic<uint64_t> records_{0};
   std::atomic<int64_t> alive_before_ns_{0}, listening_since_ns_{0};
   mutable std::shared_mutex registry_mutex_;  // guards registry_; written only under write_mutex_ as well
@@ -120,6 +141,8 @@ class StoreImpl final : public Store {
   std::atomic<uint64_t> sealed_bytes_{0};  // as they came, since the last DropSealed
   std::atomic<bool> unsettled_{false};     // something was sealed since the last flush
   std::atomic<bool> stopping_{false};
+  std::map<FramesOf, Rolling> rolling_;  // guarded by seal_mutex_, as the next
+  uint64_t rolling_generation_ = 0;
   std::map<FramesOf, uint64_t> open_before_;  // of the sealer's thread alone, as the next
   uint64_t records_before_ = 0;
   std::unique_ptr<Sealer> sealer_;  // ends first

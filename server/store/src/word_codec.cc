@@ -11,17 +11,36 @@ namespace {
 
 enum PlaneForm : uint8_t { kOneByte = 0, kPlain = 1, kZstd = 2 };
 
+// Deltas of measured numbers hardly repeat: a code of single bytes is all there is to gain, at a third of the
+// cost of looking for repetitions. The lowest level does not look, and codes the bytes only when told to.
+constexpr int kBytesOnly = -100'000;
 constexpr int kLevel = 1;             // higher levels look for repetitions that noise does not have
+constexpr size_t kMayRepeat = 4;      // a plane that shrinks to a fourth is worth looking
 constexpr size_t kLeastForZstd = 24;  // shorter planes are not worth a header
 constexpr double kNoise = 1.3;        // pairs of equal bytes, as a multiple of what even ones have
+constexpr size_t kMostSamples = 1024;
 
 struct FreeContext {
   void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
   void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
 };
+std::unique_ptr<ZSTD_CCtx, FreeContext> NewCompressor(int level) {
+  // literalCompressionMode, which zstd.h names for static linking only; 1: always Huffman's code.
+  constexpr ZSTD_cParameter kLiterals = ZSTD_c_experimentalParam5;
+  std::unique_ptr<ZSTD_CCtx, FreeContext> made(ZSTD_createCCtx());
+  if (made == nullptr) return made;
+  // Where a library does not know a parameter, planes are larger, not wrong.
+  ZSTD_CCtx_setParameter(made.get(), ZSTD_c_compressionLevel, level);
+  ZSTD_CCtx_setParameter(made.get(), kLiterals, 1);
+  return made;
+}
 // Making one costs more than compressing a plane with it.
+ZSTD_CCtx* BytesOnly() {
+  thread_local const auto context = NewCompressor(kBytesOnly);
+  return context.get();
+}
 ZSTD_CCtx* Compressor() {
-  thread_local const std::unique_ptr<ZSTD_CCtx, FreeContext> context(ZSTD_createCCtx());
+  thread_local const auto context = NewCompressor(kLevel);
   return context.get();
 }
 ZSTD_DCtx* Decompressor() {
@@ -30,31 +49,42 @@ ZSTD_DCtx* Decompressor() {
 }
 
 // Whether the bytes are so evenly spread that no code of single bytes would help, judged by how often two of
-// about a thousand samples are equal: 1 in 256 when all values are equally frequent.
-bool IsNoise(const std::string& plane) {
-  constexpr size_t kSamples = 1024;
-  uint32_t counts[256] = {};
+// some samples are equal: 1 in 256 when all values are equally frequent.
+bool IsNoise(std::span<const uint8_t> plane) {
+  constexpr size_t kSamples = 512;
+  uint16_t counts[256] = {};
   const size_t stride = std::max<size_t>(plane.size() / kSamples, 1);
   size_t n = 0;
-  for (size_t i = 0; i < plane.size(); i += stride, ++n) ++counts[static_cast<uint8_t>(plane[i])];
-  uint64_t equal_pairs = 0;
-  for (const uint64_t count : counts) equal_pairs += count * (count - 1);
+  for (size_t i = 0; i < plane.size() && n < kMostSamples; i += stride, ++n) ++counts[plane[i]];
+  uint32_t equal_pairs = 0;
+  for (const uint32_t count : counts) equal_pairs += count * (count - (count > 0 ? 1 : 0));
   return static_cast<double>(equal_pairs) * 256 <
          kNoise * static_cast<double>(n) * static_cast<double>(n - 1);
 }
 
-void PutPlane(const std::string& plane, std::string* out) {
+// Bytes of the frame in *out, whose size never shrinks; the plane's own size when it cannot be made.
+size_t Compress(ZSTD_CCtx* context, std::span<const uint8_t> plane, std::string* out) {
+  if (context == nullptr) return plane.size();
+  if (out->size() < ZSTD_compressBound(plane.size())) out->resize(ZSTD_compressBound(plane.size()));
+  const size_t bytes = ZSTD_compress2(context, out->data(), out->size(), plane.data(), plane.size());
+  return ZSTD_isError(bytes) != 0 ? plane.size() : bytes;
+}
+
+void PutPlane(std::span<const uint8_t> plane, std::string* out) {
   ByteWriter w(out);
-  if (std::all_of(plane.begin(), plane.end(), [&](char c) { return c == plane.front(); })) {
+  if (plane.front() == plane.back() && std::memcmp(plane.data(), plane.data() + 1, plane.size() - 1) == 0) {
     w.U8(kOneByte);
-    w.U8(static_cast<uint8_t>(plane.front()));
+    w.U8(plane.front());
     return;
   }
-  if (plane.size() >= kLeastForZstd && !IsNoise(plane) && Compressor() != nullptr) {
-    std::string small(ZSTD_compressBound(plane.size()), '\0');
-    const size_t bytes =
-        ZSTD_compressCCtx(Compressor(), small.data(), small.size(), plane.data(), plane.size(), kLevel);
-    if (ZSTD_isError(bytes) == 0 && bytes + 4 < plane.size()) {
+  if (plane.size() >= kLeastForZstd && !IsNoise(plane)) {
+    thread_local std::string small, smaller;
+    size_t bytes = Compress(BytesOnly(), plane, &small);
+    if (bytes <= plane.size() / kMayRepeat) {
+      const size_t fewer = Compress(Compressor(), plane, &smaller);
+      if (fewer < bytes) small.swap(smaller), bytes = fewer;
+    }
+    if (bytes + 4 < plane.size()) {
       w.U8(kZstd);
       w.Varint(bytes);
       w.Bytes({small.data(), bytes});
@@ -62,14 +92,16 @@ void PutPlane(const std::string& plane, std::string* out) {
     }
   }
   w.U8(kPlain);
-  w.Bytes(plane);
+  w.Bytes({reinterpret_cast<const char*>(plane.data()), plane.size()});
 }
 
-// The plane's bytes: in the reader's memory, or in *scratch.
+constexpr size_t kKeptScratch = 1 << 20;  // a larger plane's memory is given back
+
+// The plane's bytes: in the reader's memory, or in *scratch, which never shrinks.
 const uint8_t* ReadPlane(ByteReader* reader, size_t count, std::string* scratch) {
   const uint8_t form = reader->U8();
   if (form == kPlain) return reinterpret_cast<const uint8_t*>(reader->Bytes(count).data());
-  scratch->resize(count);
+  if (scratch->size() < count) scratch->resize(count);
   if (form == kOneByte) {
     std::memset(scratch->data(), reader->U8(), count);
   } else if (form == kZstd) {
@@ -94,47 +126,60 @@ void PutWords(std::span<const uint32_t> words, size_t width, std::string* out) {
   const size_t n = words.size();
   ByteWriter w(out);
   for (int shift = 0; shift < 32; shift += 8) w.U8(static_cast<uint8_t>(words[0] >> shift));
-  std::vector<uint32_t> folded(n);
+  thread_local std::vector<uint32_t> folded;
+  thread_local std::vector<uint8_t> planes;
+  folded.resize(n);
+  planes.resize(4 * n);
   for (size_t i = 0; i < width; ++i) folded[i] = Fold(words[i] - words[0]);
   for (size_t i = width; i < n; ++i) folded[i] = Fold(words[i] - words[i - width]);
-  std::string plane(n, '\0');
-  for (int shift = 0; shift < 32; shift += 8) {
-    for (size_t i = 0; i < n; ++i) plane[i] = static_cast<char>(folded[i] >> shift);
-    PutPlane(plane, out);
-  }
+  uint8_t *const a = planes.data(), *const b = a + n, *const c = b + n, *const d = c + n;
+  for (size_t i = 0; i < n; ++i) a[i] = static_cast<uint8_t>(folded[i]);
+  for (size_t i = 0; i < n; ++i) b[i] = static_cast<uint8_t>(folded[i] >> 8);
+  for (size_t i = 0; i < n; ++i) c[i] = static_cast<uint8_t>(folded[i] >> 16);
+  for (size_t i = 0; i < n; ++i) d[i] = static_cast<uint8_t>(folded[i] >> 24);
+  for (const uint8_t* plane : {a, b, c, d}) PutPlane({plane, n}, out);
 }
 
 bool ReadWords(ByteReader* reader, size_t rows, size_t width, std::vector<uint32_t>* words) {
+  return ReadWords(reader, rows, width, rows, words);
+}
+
+bool ReadWords(ByteReader* reader, size_t rows, size_t width, size_t first_rows,
+               std::vector<uint32_t>* words) {
   if (rows == 0 || width == 0) return reader->ok();
   if (width > kMaxWords || rows > kMaxWords / width) return false;
   const size_t n = rows * width, base = words->size();
   uint32_t first = 0;
   for (int shift = 0; shift < 32; shift += 8) first |= uint32_t{reader->U8()} << shift;
-  std::string scratch[4];
+  thread_local std::string scratch[4];
   const uint8_t* planes[4];
   for (int p = 0; p < 4; ++p) {
     planes[p] = ReadPlane(reader, n, &scratch[p]);
     if (!reader->ok() || planes[p] == nullptr) return false;
   }
-  words->resize(base + n);
+  const size_t wanted = std::min(rows, first_rows) * width;
+  words->resize(base + wanted);
   uint32_t* const to = words->data() + base;
   const uint8_t *a = planes[0], *b = planes[1], *c = planes[2], *d = planes[3];
-  for (size_t i = 0; i < n; ++i) {
+  for (size_t i = 0; i < wanted; ++i) {
     to[i] = Unfold(uint32_t{a[i]} | uint32_t{b[i]} << 8 | uint32_t{c[i]} << 16 | uint32_t{d[i]} << 24);
   }
-  for (size_t i = 0; i < width; ++i) to[i] += first;
-  for (size_t row = 1; row < rows; ++row) {
-    uint32_t* const at = to + row * width;
-    for (size_t i = 0; i < width; ++i) at[i] += at[i - width];
+  for (size_t i = 0; i < std::min(width, wanted); ++i) to[i] += first;
+  for (size_t i = width; i < wanted; i += width) {
+    uint32_t* const at = to + i;
+    for (size_t k = 0; k < width; ++k) at[k] += at[k - width];
+  }
+  if (n > kKeptScratch) {
+    for (std::string& plane : scratch) std::string().swap(plane);
   }
   return true;
 }
 
 void PutBits(std::span<const uint8_t> bits, std::string* out) {
   if (bits.empty()) return;
-  std::string packed((bits.size() + 7) / 8, '\0');
+  std::vector<uint8_t> packed((bits.size() + 7) / 8);
   for (size_t i = 0; i < bits.size(); ++i) {
-    if (bits[i] != 0) packed[i / 8] = static_cast<char>(static_cast<uint8_t>(packed[i / 8]) | 1u << i % 8);
+    if (bits[i] != 0) packed[i / 8] = static_cast<uint8_t>(packed[i / 8] | 1u << i % 8);
   }
   PutPlane(packed, out);
 }

@@ -24,6 +24,9 @@ inline constexpr size_t kMaxWords = size_t{1} << 26;
 void PutWords(std::span<const uint32_t> words, size_t width, std::string* out);
 // False: malformed. `rows * width` words are appended to *words.
 bool ReadWords(ByteReader* reader, size_t rows, size_t width, std::vector<uint32_t>* words);
+// Appends only the first rows: those behind cost no work but that of their bytes.
+bool ReadWords(ByteReader* reader, size_t rows, size_t width, size_t first_rows,
+               std::vector<uint32_t>* words);
 
 // Entries 0 or 1.
 void PutBits(std::span<const uint8_t> bits, std::string* out);

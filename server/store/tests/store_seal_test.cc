@@ -293,6 +293,39 @@ TEST(StoreSeal, TheSpaceOfADeletedRunIsGivenBack) {
   EXPECT_EQ(Pair::Frames(**store, {.run = "small"}).size(), 100u);
 }
 
+TEST(StoreSeal, AnotherProcessOfTheOnlyRankIsSealedToo) {
+  test::Folder folder;
+  auto store = *Store::Open({.folder = folder.path(), .seal_steps = 8, .keep_open_steps = 1});
+  for (uint64_t incarnation = 1; incarnation <= 2; ++incarnation) {
+    Records records(store->OpenSource(HelloOf("run", {.incarnation = incarnation}), 1)->id);
+    for (int64_t step = 0; step < 40; ++step)
+      records.Frame(FrameOf(step + 20 * static_cast<int64_t>(incarnation), 1));
+    ASSERT_TRUE(store->AppendRecords(records.list).ok());
+    ASSERT_TRUE(store->Settle().ok());
+  }
+  EXPECT_GE(store->stats().sealed_frames, 78u);
+}
+
+TEST(StoreSeal, WhatIsKeptBehindTheLastSealedStepIsRead) {
+  Pair pair(4, 0);
+  const SourceId id = pair.Source(HelloOf("run"));
+  Records records(id);
+  for (int64_t step = 1; step <= 3; ++step) records.Frame(step, 1);
+  wire::Frame split = FrameOf(4, 4);
+  for (uint32_t layer = 0; layer < 8; ++layer)
+    split.series.push_back(test::HeadSeries(kLogitMax, layer, {1, 2, 3}));
+  records.Split(split, 100);
+  records.list.pop_back();  // the last part never comes
+  records.Frame(5, 5);
+  pair.Put(records);
+  pair.Settle();
+  Records later(id, records.list.back().head.seq + 10);
+  later.Frame(3, 3);  // a step sent again: the older frame is kept
+  pair.Put(later);
+  pair.Settle();
+  pair.ExpectSame("run");
+}
+
 TEST(StoreSeal, AFolderOfTheFirstVersionIsTakenOverAndANewerOneRefused) {
   test::Folder folder;
   const auto set_version = [&](const std::string& version) {
@@ -316,10 +349,10 @@ TEST(StoreSeal, AFolderOfTheFirstVersionIsTakenOverAndANewerOneRefused) {
     EXPECT_EQ((*store)->stats().sealed_frames, 84u);
     EXPECT_EQ(Pair::Frames(**store, {.run = "run"}).size(), 100u);
   }
-  set_version("3");
+  set_version("4");
   const auto refused = Store::Open({.folder = folder.path()});
   EXPECT_EQ(refused.status().code(), Code::kFailedPrecondition);
-  EXPECT_NE(refused.status().message().find("version 3, this server reads 1 and 2"), std::string::npos)
+  EXPECT_NE(refused.status().message().find("version 4, this server reads 1 to 3"), std::string::npos)
       << refused.status().ToString();
 }
 

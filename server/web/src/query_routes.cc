@@ -67,7 +67,8 @@ Response GetRun(const Queries& queries, const Request& request) {
   return Give(queries.GetRun(ask));
 }
 
-Result<v1::ReadSeriesRequest> SeriesRequest(const Request& request) {
+// `points` is what the parameter is called that bounds their number; without it `all` holds.
+Result<v1::ReadSeriesRequest> SeriesRequest(const Request& request, const char* points, int64_t all) {
   Params params(request);
   v1::ReadSeriesRequest ask;
   ask.set_run(request.Path("run"));
@@ -78,7 +79,7 @@ Result<v1::ReadSeriesRequest> SeriesRequest(const Request& request) {
   ask.set_from_step(params.Int("from", 0, kMaxStep).value_or(0));
   ask.set_to_step(params.Int("to", 0, kMaxStep).value_or(0));
   if (const auto rank = params.Int("rank", 0, kMaxUint - 1)) ask.set_rank(static_cast<uint32_t>(*rank));
-  ask.set_max_points(static_cast<uint32_t>(params.Int("max_points", 0, kMaxUint).value_or(0)));
+  ask.set_max_points(static_cast<uint32_t>(params.Int(points, all == 0 ? 0 : 1, kMaxUint).value_or(all)));
   FS_RETURN_IF_ERROR(params.status());
   if (ask.signal().empty()) {
     return Status(Code::kInvalidArgument, "signal: missing, name one (/api/v1/catalogue lists them)");
@@ -87,7 +88,7 @@ Result<v1::ReadSeriesRequest> SeriesRequest(const Request& request) {
 }
 
 Response ReadSeries(const Queries& queries, const Request& request) {
-  const auto ask = SeriesRequest(request);
+  const auto ask = SeriesRequest(request, "max_points", 0);
   if (!ask.ok()) return ErrorResponse(ask.status());
   json::Writer out;
   out.BeginObject().Key("run").String(ask->run()).Key("signal").String(ask->signal());
@@ -103,6 +104,44 @@ Response ReadSeries(const Queries& queries, const Request& request) {
     return true;
   });
   if (!status.ok()) return ErrorResponse(status);
+  out.EndArray().EndObject();
+  return Json(out.Take());
+}
+
+constexpr int64_t kPointsOfRollup = 1'000;  // where nobody says
+
+template <typename Numbers>
+void WriteList(const char* name, const Numbers& numbers, json::Writer* out) {
+  out->Key(name).BeginArray();
+  for (const auto number : numbers) {
+    if constexpr (std::is_floating_point_v<std::decay_t<decltype(number)>>) {
+      out->Float(number);
+    } else {
+      out->Uint(number);
+    }
+  }
+  out->EndArray();
+}
+
+// Min, mean and max of buckets of steps: `points` of them, about.
+Response ReadRollup(const Queries& queries, const Request& request) {
+  const auto ask = SeriesRequest(request, "points", kPointsOfRollup);
+  if (!ask.ok()) return ErrorResponse(ask.status());
+  const auto rollup = queries.ReadRollup(*ask);
+  if (!rollup.ok()) return ErrorResponse(rollup.status());
+  json::Writer out;
+  out.BeginObject().Key("run").String(ask->run()).Key("signal").String(ask->signal());
+  WriteList("heads", rollup->heads, &out);
+  out.Key("buckets").BeginArray();
+  for (const store::RollupBucket& bucket : rollup->buckets) {
+    out.BeginObject().Key("first_step").Int(bucket.first_step).Key("last_step").Int(bucket.last_step);
+    out.Key("steps").Uint(bucket.steps);
+    WriteList("counts", bucket.counts, &out);
+    WriteList("min", bucket.min, &out);
+    WriteList("mean", bucket.mean, &out);
+    WriteList("max", bucket.max, &out);
+    out.EndObject();
+  }
   out.EndArray().EndObject();
   return Json(out.Take());
 }
@@ -212,6 +251,7 @@ void AddQueryRoutes(const Queries* queries, http::Routes* routes) {
   routes->Get("/api/v1/runs", Bind(queries, ListRuns));
   routes->Get("/api/v1/runs/{run}", Bind(queries, GetRun));
   routes->Get("/api/v1/runs/{run}/series", Bind(queries, ReadSeries));
+  routes->Get("/api/v1/runs/{run}/rollup", Bind(queries, ReadRollup));
   routes->Get("/api/v1/runs/{run}/step/{step}", Bind(queries, ReadStep));
   routes->Get("/api/v1/runs/{run}/alerts", Bind(queries, ListAlerts));
   routes->Get("/api/v1/runs/{run}/events", Bind(queries, ListEvents));

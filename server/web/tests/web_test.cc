@@ -157,6 +157,11 @@ TEST_F(WebTest, SeriesOfALayerAndHeads) {
   EXPECT_TRUE(got["rank"].is_null());
   const json loss = Ok("/api/v1/runs/team%2Fgpt%202/series?signal=loss&from=5&to=5&rank=0&attempt=1");
   EXPECT_EQ(loss["points"][0]["series"]["values"], json::parse("[\"NaN\"]"));
+  const json rolled = Ok("/api/v1/runs/team%2Fgpt%202/rollup?signal=logit_max&layer=0&head=3&points=4");
+  EXPECT_EQ(rolled["heads"], json::parse("[3]"));
+  ASSERT_EQ(rolled["buckets"].size(), 4u);
+  EXPECT_EQ(rolled["buckets"][1], json::parse(R"({"first_step":5,"last_step":9,"steps":5,"counts":[5],
+                                                  "min":[5],"mean":[7],"max":[9]})"));
 }
 
 TEST_F(WebTest, RunsAlertsEventsStatusAndCatalogue) {
@@ -181,6 +186,8 @@ TEST_F(WebTest, RunsAlertsEventsStatusAndCatalogue) {
 
 TEST_F(WebTest, ErrorsNameWhatIsWrong) {
   history_.Put(history_.Hello("run"), Loss(2, 1));
+  EXPECT_EQ(Refused("/api/v1/runs/run/rollup?signal=logit_max", 400), "layer");
+  EXPECT_EQ(Refused("/api/v1/runs/run/rollup?signal=loss&points=0", 400), "points");
   EXPECT_EQ(Refused("/api/v1/runs/run/series", 400), "signal");
   EXPECT_EQ(Refused("/api/v1/runs/run/series?signal=nope", 400), "signal");
   EXPECT_EQ(Refused("/api/v1/runs/run/series?signal=logit_max&layer=-1", 400), "layer");

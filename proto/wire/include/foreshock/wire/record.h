@@ -42,6 +42,8 @@ void AppendRecord(RecordType type, std::string_view payload, std::string* out);
 // IngestRequest bytes (gRPC) of a record, and back: the message is the record's type as the field number.
 std::string ToIngestRequest(RecordType type, std::string_view payload);
 Result<Record> FromIngestRequest(std::string_view bytes);
+// The same; the message's memory becomes the payload's.
+Result<Record> FromIngestRequest(std::string&& bytes);
 
 // Cuts a byte stream into records. Feed() what arrived, then Next() until it returns nullopt.
 //

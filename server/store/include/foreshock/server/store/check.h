@@ -19,6 +19,7 @@ struct CheckReport {
   uint64_t groups = 0;         // sealed
   uint64_t sealed_frames = 0;  // in them
   uint64_t columns = 0;
+  uint64_t rollups = 0;  // blocks
   uint64_t faults = 0;
   std::vector<std::string> first_faults;  // at most 100, a line each
 };

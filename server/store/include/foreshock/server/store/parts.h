@@ -12,4 +12,7 @@ namespace foreshock::store {
 // so. seq and dropped_before are those of the lowest part. `parts` must not be empty.
 wire::Frame JoinParts(std::vector<wire::Frame> parts);
 
+// Bytes that a decoded frame takes, about.
+size_t MemoryOf(const wire::Frame& frame);
+
 }  // namespace foreshock::store

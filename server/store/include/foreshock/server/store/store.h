@@ -42,7 +42,9 @@ struct StoreOptions {
   // Frames are open (as they came) until so many steps of a rank can be sealed into columns. More: better
   // compression, longer reading of one step. 0: nothing is sealed.
   uint32_t seal_steps = 64;
-  uint32_t keep_open_steps = 16;         // the newest steps of a rank stay open: quick to read whole
+  uint32_t keep_open_steps = 16;  // the newest steps of a rank stay open: quick to read whole
+  // Decoded frames are kept for the sealer up to so many bytes. More: fewer are decoded a second time.
+  uint64_t recent_bytes = 48 << 20;
   std::chrono::milliseconds tick{5000};  // how often ranks are looked at that fell silent
   rocksdb::Env* env = nullptr;           // tests: another file system; not owned
 };
@@ -148,6 +150,12 @@ class Store {
 
   virtual Status ReadFrames(const FrameQuery& query, const std::function<bool(StoredFrame)>& each) const = 0;
   virtual Status ReadSeries(const SeriesQuery& query, const std::function<bool(SeriesPoint)>& each) const = 0;
+  // One series of `layer` (absent: a scalar) at a resolution: about max_points buckets (at least 1), never
+  // more than one beyond, each of some frames that follow each other, without holes between them. What is
+  // shown is what users see of a value (DisplayValue); NaN and missing heads count as nothing. Reads rollups
+  // where they fit, so that millions of steps cost as much as thousands. Frames that came late for steps that
+  // were rolled up may lack until they are sealed, seconds later.
+  virtual Result<Rollup> ReadRollup(const SeriesQuery& query) const = 0;
   // The frame at a step or the last one before it that has one of the signals; only these series are in it.
   // kNotFound when there is none.
   virtual Result<StoredFrame> ReadStep(const StepQuery& query) const = 0;

@@ -122,6 +122,19 @@ struct StoredFrame {
   wire::Frame frame;         // whole: parts are put together
 };
 
+// Some frames of a series that follow each other.
+struct RollupBucket {
+  int64_t first_step = 0, last_step = 0;
+  uint64_t steps = 0;                 // frames that have the series
+  std::vector<uint64_t> counts;       // a head each, as the next: values that are numbers
+  std::vector<float> min, mean, max;  // NaN where there are none
+};
+struct Rollup {
+  std::optional<uint32_t> layer;
+  std::vector<uint32_t> heads;  // a scalar: 0
+  std::vector<RollupBucket> buckets;
+};
+
 struct StoredEvent {
   uint32_t rank = 0;
   uint32_t incarnation = 0;

@@ -1,0 +1,173 @@
+// Reading a series at a resolution: from the highest level of rollups that fits, and what they do not cover
+// from the levels below.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "foreshock/base/catalogue.h"
+#include "rollup.h"
+#include "series_view.h"
+#include "store_impl.h"
+
+namespace foreshock::store {
+namespace {
+
+constexpr uint64_t kRowsOfLevel[] = {1, 256, 4'096, 65'536};
+
+struct Bucket {
+  int64_t first = 0, last = 0;
+  uint64_t rows = 0;
+  std::vector<RollupSum> sums;  // by place in the heads of the answer
+};
+
+// Gathers buckets; neighbours become one until they are as large as wanted.
+class Gatherer {
+ public:
+  Gatherer(const std::vector<uint32_t>& wanted, uint64_t rows) : wanted_(wanted), rows_(rows) {}
+
+  // The current bucket takes another part, later than those before.
+  void Start(int64_t first, int64_t last, uint64_t rows) {
+    if (buckets_.empty() || buckets_.back().rows >= rows_) buckets_.push_back({first, last, 0, {}});
+    buckets_.back().last = last;
+    buckets_.back().rows += rows;
+  }
+  // nullptr: not asked for.
+  RollupSum* Of(uint32_t head) {
+    const auto it = places_.find(head);
+    size_t place = 0;
+    if (it != places_.end()) {
+      place = it->second;
+    } else {
+      if (!wanted_.empty() && std::find(wanted_.begin(), wanted_.end(), head) == wanted_.end())
+        return nullptr;
+      place = heads_.size();
+      heads_.push_back(head);
+      places_.emplace(head, place);
+    }
+    std::vector<RollupSum>& sums = buckets_.back().sums;
+    if (sums.size() <= place) sums.resize(place + 1);
+    return &sums[place];
+  }
+  std::vector<Bucket>& buckets() { return buckets_; }
+  const std::vector<uint32_t>& heads() const { return heads_; }
+
+ private:
+  const std::vector<uint32_t>& wanted_;
+  const uint64_t rows_;  // of a bucket, at least
+  std::vector<uint32_t> heads_;
+  std::map<uint32_t, size_t> places_;
+  std::vector<Bucket> buckets_;
+};
+
+}  // namespace
+
+Result<Rollup> StoreImpl::ReadRollup(const SeriesQuery& query) const {
+  if (query.max_points == 0) return Status(Code::kInvalidArgument, "max_points: 0, must be at least 1");
+  FS_ASSIGN_OR_RETURN(const Place place, Locate(query.run, query.attempt, query.rank));
+  Rollup out;
+  out.layer = query.layer;
+  if (query.from_step > query.to_step) return out;
+  FS_ASSIGN_OR_RETURN(Layouts::Look look, layouts_.See({place.run, place.attempt, place.rank}));
+  const FramesOf of{place.run, place.attempt, place.rank};
+  const SealedGroups& groups = *look.groups;
+  const bool whole =
+      groups.empty() || (query.from_step <= groups[0].first && query.to_step >= groups.back().last_so_far);
+  uint64_t rows = query.to_step >= look.open_from ? look.open_frames : 0;
+  if (whole) {
+    rows += groups.rows();
+  } else {
+    for (const SealedGroup& group : groups) {
+      if (group.last >= query.from_step && group.first <= query.to_step) rows += group.rows;
+    }
+  }
+  const uint64_t wanted = std::max<uint64_t>((rows + query.max_points - 1) / query.max_points, 1);
+  uint32_t level = kRollupLevels;
+  while (level > 0 && kRowsOfLevel[level] > wanted) --level;
+  const FrameSource source(std::move(look), of);
+  Gatherer gather(query.heads, wanted);
+  const SignalInfo* info = FindSignal(query.signal);
+
+  const auto raw = [&](int64_t from, int64_t to) -> Status {
+    SeriesQuery part = query;
+    part.from_step = from, part.to_step = to;
+    return EachPointOf(source, part, [&](const SeriesPoint& point) {
+      const wire::Series& s = point.series;
+      if (s.values_per_head != 1 || s.layer != query.layer) return true;
+      gather.Start(point.step, point.step, 1);
+      for (size_t i = 0; i < s.count(); ++i) {
+        if (!s.has(i)) continue;
+        const auto shown = info == nullptr ? std::optional<double>(s.values[i])
+                                           : DisplayValue(*info, s.values[i], s.weight(i));
+        RollupSum* const sum = gather.Of(s.heads.empty() ? 0 : s.heads[i]);
+        if (shown && sum != nullptr) sum->Add(static_cast<float>(*shown));
+      }
+      return true;
+    });
+  };
+  const auto block = [&](uint32_t at, int64_t first, const RollupSpans& spans) -> Status {
+    std::string key = RollupKey(Table::kRollupColumn, of, at, first);
+    AppendRollupColumn(query.signal, query.layer, &key);
+    const Result<std::string> bytes = source.view().Get(key);
+    if (bytes.status().code() == Code::kNotFound) return OkStatus();
+    if (!bytes.ok()) return bytes.status();
+    FS_ASSIGN_OR_RETURN(const RollupColumn column, RollupColumn::Decode(*bytes));
+    if (column.buckets != spans.size()) return Status(Code::kDataLoss, "rollup: a column of another block");
+    size_t entry = 0;
+    for (size_t b = 0; b < spans.size(); ++b) {
+      gather.Start(spans.first[b], spans.last[b], static_cast<uint64_t>(spans.rows[b]));
+      for (size_t i = 0; i < column.width(); ++i, ++entry) {
+        RollupSum* const sum = gather.Of(column.heads.empty() ? 0 : column.heads[i]);
+        const int64_t count = column.counts[entry];
+        if (sum == nullptr) continue;
+        sum->Add(column.mins[entry], static_cast<double>(column.means[entry]) * static_cast<double>(count),
+                 column.maxes[entry], count);
+      }
+    }
+    return OkStatus();
+  };
+  // Blocks that lie within [from, to], and between them what the levels below have.
+  const std::function<Status(uint32_t, int64_t, int64_t)> walk = [&](uint32_t at, int64_t from,
+                                                                     int64_t to) -> Status {
+    if (from > to) return OkStatus();
+    if (at == 0) return raw(from, to);
+    std::vector<std::pair<int64_t, RollupSpans>> blocks;
+    Status trouble;
+    FS_RETURN_IF_ERROR(
+        source.view().Scan(RollupPrefix(Table::kRollup, of, at), RollupKey(Table::kRollup, of, at, from),
+                           [&](std::string_view key, std::string_view value) {
+                             const auto first = ParseRollupKey(key);
+                             Result<RollupSpans> spans = RollupSpans::Decode(value);
+                             trouble = spans.status();
+                             if (!first || !trouble.ok() || *first > to || spans->last.back() > to)
+                               return false;
+                             blocks.emplace_back(*first, std::move(spans).value());
+                             return true;
+                           }));
+    FS_RETURN_IF_ERROR(trouble);
+    int64_t next = from;
+    for (const auto& [first, spans] : blocks) {
+      if (first > next) FS_RETURN_IF_ERROR(walk(at - 1, next, first - 1));
+      FS_RETURN_IF_ERROR(block(at, first, spans));
+      if (spans.last.back() == kLastStep) return OkStatus();
+      next = spans.last.back() + 1;
+    }
+    return walk(at - 1, next, to);
+  };
+  FS_RETURN_IF_ERROR(walk(level, query.from_step, query.to_step));
+
+  out.heads = gather.heads();
+  for (Bucket& bucket : gather.buckets()) {
+    bucket.sums.resize(out.heads.size());
+    RollupBucket& b = out.buckets.emplace_back();
+    b.first_step = bucket.first, b.last_step = bucket.last, b.steps = bucket.rows;
+    for (const RollupSum& sum : bucket.sums) {
+      b.counts.push_back(static_cast<uint64_t>(sum.count));
+      b.min.push_back(sum.count == 0 ? std::nanf("") : sum.min);
+      b.mean.push_back(sum.mean());
+      b.max.push_back(sum.count == 0 ? std::nanf("") : sum.max);
+    }
+  }
+  return out;
+}
+
+}  // namespace foreshock::store
