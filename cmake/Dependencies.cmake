@@ -29,4 +29,5 @@ foreshock_need(PkgConfig pkg-config)
 # Not under the prefix zstd: its cache entries would mislead RocksDB's own search for zstd at the next configure.
 pkg_check_modules(pc_zstd REQUIRED IMPORTED_TARGET libzstd)
 add_library(PkgConfig::zstd ALIAS PkgConfig::pc_zstd)
+foreshock_need(Snappy libsnappy-dev)
 pkg_check_modules(fs_httplib REQUIRED IMPORTED_TARGET cpp-httplib)

@@ -17,7 +17,7 @@ FROM debian:12-slim
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends \
       libgrpc++1.51 libprotobuf32 librocksdb7.8 libspdlog1.10 libyaml-cpp0.7 libprometheus-cpp-core1.0 libcpp-httplib0.11 \
-      libzstd1 libssl3 ca-certificates \
+      libzstd1 libsnappy1v5 libssl3 ca-certificates \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --system --gid 10070 foreshock \
     && useradd --system --uid 10070 --gid foreshock --home-dir /var/lib/foreshock --create-home foreshock

@@ -48,6 +48,8 @@ void Declare(CLI::App& cli, Arguments* a) {
   cli.add_option("--webhook-template", o.webhook_template_file,
                  "file that makes the JSON for --webhook (docs/notifications.md)");
   cli.add_option("--slack-template", o.slack_template_file, "file that makes the text for --slack");
+  cli.add_option("--remote-write", o.remote_write.url,
+                 "URL of a Prometheus remote_write receiver that gets the signals of every run");
   cli.add_option("--external-url", o.external_url, "how people reach --http, for links in alerts");
   cli.add_option("--control-token-file", o.control_token_file,
                  "file whose first line is the token needed to act by HTTP and on the web page");

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <stdexcept>
 
 #include "foreshock/base/file.h"
 #include "foreshock/server/app/options.h"
@@ -12,6 +13,59 @@ namespace {
 template <typename T>
 std::function<void(const YAML::Node&)> Into(T* field) {
   return [field](const YAML::Node& node) { *field = node.as<T>(); };
+}
+
+// What is wrong with one of a map's entries, said with its name.
+class BadEntry : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+using Readers = std::map<std::string, std::function<void(const YAML::Node&)>>;
+
+void ReadMap(const YAML::Node& node, const Readers& readers) {
+  if (!node.IsMap()) throw BadEntry("must be a map");
+  for (const auto& entry : node) {
+    const std::string name = entry.first.as<std::string>();
+    const auto reader = readers.find(name);
+    if (reader == readers.end()) throw BadEntry(name + ": unknown option");
+    try {
+      reader->second(entry.second);
+    } catch (const YAML::Exception&) {
+      throw BadEntry(name + ": not of the right kind");
+    }
+  }
+}
+
+void ReadRelabelRule(const YAML::Node& node, remote_write::RelabelRule* rule) {
+  ReadMap(node, {{"action",
+                  [rule](const YAML::Node& value) {
+                    const auto name = value.as<std::string>();
+                    const auto action = remote_write::ParseRelabelAction(name);
+                    if (!action) {
+                      throw BadEntry("action: '" + name +
+                                     "', must be replace, keep, drop, labeldrop, labelkeep or labelmap");
+                    }
+                    rule->action = *action;
+                  }},
+                 {"source_labels", Into(&rule->source_labels)},
+                 {"separator", Into(&rule->separator)},
+                 {"regex", Into(&rule->regex)},
+                 {"target_label", Into(&rule->target_label)},
+                 {"replacement", Into(&rule->replacement)}});
+}
+
+void ReadRemoteWrite(const YAML::Node& node, remote_write::RemoteWriteOptions* o) {
+  ReadMap(node, {{"url", Into(&o->url)},
+                 {"per_head", Into(&o->per_head)},
+                 {"labels", Into(&o->labels)},
+                 {"headers", Into(&o->headers)},
+                 {"max_queued_bytes", Into(&o->max_queued_bytes)},
+                 {"samples_per_request", Into(&o->samples_per_request)},
+                 {"relabel", [o](const YAML::Node& rules) {
+                    if (!rules.IsSequence()) throw BadEntry("relabel: must be a list of rules");
+                    for (const auto& rule : rules) ReadRelabelRule(rule, &o->relabel.emplace_back());
+                  }}});
 }
 
 std::map<std::string, std::function<void(const YAML::Node&)>> Fields(AppOptions* o) {
@@ -53,6 +107,7 @@ std::map<std::string, std::function<void(const YAML::Node&)>> Fields(AppOptions*
       {"backup_folder", Into(&o->backup_folder)},
       {"write_buffer_bytes", Into(&o->write_buffer_bytes)},
       {"metrics_per_head", Into(&o->metrics_per_head)},
+      {"remote_write", [o](const YAML::Node& node) { ReadRemoteWrite(node, &o->remote_write); }},
   };
 }
 
@@ -74,6 +129,8 @@ Status ReadEntries(const std::string& path, const YAML::Node& root, AppOptions* 
     if (field == fields.end()) return Status(Code::kInvalidArgument, path + ": " + name + ": unknown option");
     try {
       field->second(entry.second);
+    } catch (const BadEntry& e) {
+      return Status(Code::kInvalidArgument, path + ": " + name + ": " + e.what());
     } catch (const YAML::Exception&) {
       return Status(Code::kInvalidArgument,
                     path + ": " + name + ": " + Shown(entry.second) + ", not of the right kind");

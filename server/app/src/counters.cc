@@ -83,6 +83,18 @@ std::vector<Counter> All(const History& history) {
       {"rule_actions_limited", "actions by rules left out: too many within an hour", acted.limited});
   counters.push_back(
       {"rule_actions_refused", "actions by rules that were not allowed or came too late", acted.refused});
+  if (history.remote_writer != nullptr) {
+    const remote_write::RemoteWriteStats sent = history.remote_writer->stats();
+    counters.push_back({"remote_write_samples", "samples that the remote_write receiver took", sent.samples});
+    counters.push_back({"remote_write_retries", "requests to it that had to be repeated", sent.retries});
+    counters.push_back({"remote_write_refused", "samples that it will never take", sent.refused});
+    counters.push_back({"remote_write_dropped_frames", "frames not sent to it because too many waited",
+                        sent.dropped_frames});
+    counters.push_back(
+        {"remote_write_late_frames", "frames not sent to it: not later than one that was", sent.late_frames});
+    counters.push_back(
+        {"remote_write_queued_frames", "frames that wait to be sent to it", sent.queued_frames, true});
+  }
   const upkeep::Upkeep::Counters kept = history.upkeep->counters();
   counters.push_back({"runs_deleted_by_hand", "runs that somebody deleted", kept.deleted_by_hand});
   counters.push_back({"runs_deleted_by_age", "runs deleted because of keep_days", kept.deleted_by_age});

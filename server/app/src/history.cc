@@ -124,6 +124,10 @@ Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const C
   FS_ASSIGN_OR_RETURN(history->silences, alert::Silences::Start({history->store.get(), history->alerts.get(),
                                                                  history->audit.get(), &clock}));
   FS_ASSIGN_OR_RETURN(history->notifier, StartNotifier(options, clock, *history));
+  if (!options.remote_write.url.empty()) {
+    FS_ASSIGN_OR_RETURN(history->remote_writer,
+                        remote_write::RemoteWriter::Start(options.remote_write, *history->store, clock));
+  }
   merge::MergerOptions merge;
   merge.wait = Nanoseconds(options.merge_wait_seconds);
   FS_ASSIGN_OR_RETURN(history->merger, merge::Merger::Start(*history->store, clock, merge));

@@ -14,6 +14,7 @@
 #include "foreshock/server/ingest/ingest.h"
 #include "foreshock/server/merge/merger.h"
 #include "foreshock/server/notify/notifier.h"
+#include "foreshock/server/remote_write/remote_writer.h"
 #include "foreshock/server/store/store.h"
 #include "foreshock/server/upkeep/upkeep.h"
 
@@ -29,6 +30,7 @@ struct History {
   std::unique_ptr<alert::AuditLog> audit;
   std::unique_ptr<alert::Silences> silences;
   std::unique_ptr<notify::Notifier> notifier;  // null without targets
+  std::unique_ptr<remote_write::RemoteWriter> remote_writer;  // null without a url
   std::unique_ptr<merge::Merger> merger;
   std::unique_ptr<ingest::Ingest> ingest;
   std::unique_ptr<control::Controls> controls;

@@ -8,6 +8,7 @@
 
 #include "foreshock/base/logging.h"
 #include "foreshock/base/result.h"
+#include "foreshock/server/remote_write/remote_writer.h"
 
 namespace foreshock::app {
 
@@ -47,10 +48,11 @@ struct AppOptions {
   double merge_wait_seconds = 30;          // how long a step waits for its last ranks
   double silent_after_seconds = 120;       // a run without data and Goodbye is "silent" then
   uint64_t write_buffer_bytes = 64 << 20;  // of the store; more: fewer, larger files
-  double keep_days = 0;           // runs of which nothing came for so long are deleted; 0: kept for ever
-  uint64_t keep_bytes = 0;        // beyond it the quietest runs are deleted; 0: no limit
-  std::string backup_folder;      // where `foreshock backup` writes; empty: nowhere
-  bool metrics_per_head = false;  // a series per head in /metrics: many
+  double keep_days = 0;       // runs of which nothing came for so long are deleted; 0: kept for ever
+  uint64_t keep_bytes = 0;    // beyond it the quietest runs are deleted; 0: no limit
+  std::string backup_folder;  // where `foreshock backup` writes; empty: nowhere
+  remote_write::RemoteWriteOptions remote_write;  // its url empty: nothing is sent
+  bool metrics_per_head = false;                  // a series per head in /metrics: many
 };
 
 // Reads the file's entries over `options`: a YAML map with the names above. kInvalidArgument naming file,
