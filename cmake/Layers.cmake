@@ -31,6 +31,7 @@ set(FORESHOCK_LAYERS
   "agent/receive -> proto/wire agent/spool"
   "agent/spool -> proto/wire"
   "agent/forward -> proto/rpc proto/wire agent/spool"
+  "agent/relay -> proto/rpc proto/wire agent/spool agent/forward"
   "agent/app -> agent/* proto/wire"
 
   # server

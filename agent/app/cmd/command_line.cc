@@ -35,7 +35,8 @@ void StripUnixPrefix(std::string* path) {
 // environment.
 void AddServerOptions(CLI::App& app, ForwarderOptions& forwarder) {
   app.add_option("--server", forwarder.address,
-                 "Server to forward to; without one everything stays in the spool")
+                 "Server to forward to; without one everything stays in the spool. Several with commas between: each run "
+                 "goes to one of them, by its name")
       ->envname("FORESHOCK_SERVER")
       ->type_name("HOST:PORT");
   app.add_option("--token-file", forwarder.token_file,
@@ -60,6 +61,21 @@ void AddServerOptions(CLI::App& app, ForwarderOptions& forwarder) {
       ->type_name("FILE");
 }
 
+// Be a relay.
+void AddRelayOptions(CLI::App& app, RelayOptions& relay) {
+  app.add_option("--listen-grpc", relay.address,
+                 "Also take the streams of other agents here (their --server); beyond loopback with the next three")
+      ->envname("FORESHOCK_LISTEN_GRPC")
+      ->type_name("HOST:PORT");
+  app.add_option("--listen-cert", relay.cert_file, "Certificate shown to them")
+      ->check(CLI::ExistingFile)
+      ->type_name("FILE");
+  app.add_option("--listen-key", relay.key_file, "Its key")->check(CLI::ExistingFile)->type_name("FILE");
+  app.add_option("--listen-client-ca", relay.client_ca_file, "CA that their certificates must lead to")
+      ->check(CLI::ExistingFile)
+      ->type_name("FILE");
+}
+
 }  // namespace
 
 std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_code) {
@@ -79,6 +95,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_cod
       ->capture_default_str()
       ->type_name("PATH");
   AddServerOptions(app, agent.forwarder);
+  AddRelayOptions(app, agent.relay);
   app.add_option(
          "--allow-user", agent.receiver.allowed_uids,
          "Only trainers of this user id, of root and of the agent's own user; may be repeated [all that the "

@@ -10,6 +10,16 @@ namespace {
 
 constexpr std::string_view kComponent = "agent";
 
+// Of several servers those that are away.
+std::string AwayServers(const ForwarderStats& stats) {
+  std::string names;
+  if (stats.servers.size() < 2) return names;
+  for (const ServerStats& server : stats.servers) {
+    if (server.away) names += (names.empty() ? "" : ", ") + server.address;
+  }
+  return names;
+}
+
 }  // namespace
 
 Agent::Agent(FileSystem& fs, AgentOptions options) : fs_(fs), options_(std::move(options)) {}
@@ -19,7 +29,7 @@ Result<std::unique_ptr<Agent>> Agent::New(FileSystem& fs, AgentOptions options) 
   if (options.socket_path.empty()) return Status(Code::kInvalidArgument, "socket: empty");
   if (options.spool_dir.empty()) return Status(Code::kInvalidArgument, "spool: empty");
   if (options.status_path.empty()) options.status_path = options.socket_path + ".status.json";
-  options.spool.clock = options.receiver.clock = options.forwarder.clock = options.clock;
+  options.spool.clock = options.receiver.clock = options.forwarder.clock = options.relay.clock = options.clock;
   options.receiver.socket_path = options.socket_path;
   return std::unique_ptr<Agent>(new Agent(fs, std::move(options)));
 }
@@ -50,12 +60,18 @@ Status Agent::StartParts() {
            {"segments", recovery.segments},
            {"limit_bytes", options_.spool.limit_bytes}});
   FS_ASSIGN_OR_RETURN(receiver_, Receiver::Start(*spool_, options_.receiver));
+  if (!options_.relay.address.empty()) {
+    FS_ASSIGN_OR_RETURN(relay_, Relay::Start(*spool_, options_.relay));
+  }
   if (options_.forwarder.address.empty()) {
     forward_problem_ = "no server configured: records stay in the spool";
   } else {
     auto forwarder = Forwarder::Start(
         *spool_, options_.forwarder,
-        [this](const SourceKey& key, const wire::Reply& reply) { receiver_->Deliver(key, reply); });
+        [this](const SourceKey& key, const wire::Reply& reply) {
+          if (relay_ != nullptr && relay_->Knows(key)) return relay_->Deliver(key, reply);
+          receiver_->Deliver(key, reply);
+        });
     if (forwarder.ok()) {
       forwarder_ = std::move(forwarder).value();
     } else {
@@ -72,6 +88,7 @@ void Agent::Stop() {
   if (spool_ == nullptr) return;
   // First no more records come in, then no more go out: what was received last may still be on its way.
   receiver_->Stop();
+  if (relay_ != nullptr) relay_->Stop();
   if (forwarder_ != nullptr) forwarder_->Stop();
   const Status written = WriteStatus("stopped");
   if (!written.ok()) LogWarning(kComponent, "cannot write the status file", {{"error", written}});
@@ -80,7 +97,8 @@ void Agent::Stop() {
 }
 
 void Agent::StopParts() {
-  forwarder_.reset();  // calls into the receiver
+  forwarder_.reset();  // calls into the receiver and the relay
+  relay_.reset();
   receiver_.reset();
   spool_.reset();
   lock_.reset();
@@ -91,6 +109,10 @@ AgentStats Agent::Stats() const {
   if (spool_ != nullptr) stats.spool = spool_->Stats();
   if (receiver_ != nullptr) stats.receiver = receiver_->Stats();
   if (forwarder_ != nullptr) stats.forwarder = forwarder_->Stats();
+  if (relay_ != nullptr) {
+    stats.relay = relay_->Stats();
+    stats.relay_port = relay_->port();
+  }
   stats.server = options_.forwarder.address;
   if (stats.receiver.stalled > 0) {
     stats.health = "the spool refuses records: at its limit, or the disk is full or failing";
@@ -104,6 +126,8 @@ AgentStats Agent::Stats() const {
     }
   } else if (stats.spool.pending > 0 && !stats.forwarder.connected) {
     stats.health = "server away: " + stats.forwarder.last_error;
+  } else if (const std::string away = AwayServers(stats.forwarder); !away.empty()) {
+    stats.health = "of several servers away: " + away;
   } else {
     stats.health = "ok";
   }
@@ -112,7 +136,7 @@ AgentStats Agent::Stats() const {
 
 bool Agent::Idle() const {
   const AgentStats stats = Stats();
-  if (stats.receiver.connections > 0) return false;
+  if (stats.receiver.connections > 0 || stats.relay.streams > 0) return false;
   if (forwarder_ == nullptr || stats.spool.pending == 0) return true;
   const std::vector<SourceInfo> sources = spool_->Sources();
   return std::all_of(sources.begin(), sources.end(), [&](const SourceInfo& source) {

@@ -18,6 +18,7 @@ Json SpoolJson(const SpoolStats& s) {
           {"appended", s.appended},
           {"repeated", s.repeated},
           {"refused_limit", s.refused_limit},
+          {"refused_share", s.refused_share},
           {"refused_disk", s.refused_disk},
           {"syncs", s.syncs},
           {"lost", s.lost},
@@ -54,6 +55,18 @@ Json RefusedJson(const std::vector<RefusedSource>& refused) {
   return list;
 }
 
+Json ServersJson(const std::vector<ServerStats>& servers) {
+  Json list = Json::array();
+  for (const ServerStats& server : servers) {
+    list.push_back({{"server", server.address},
+                    {"streams", server.streams},
+                    {"failures", server.failures},
+                    {"away", server.away},
+                    {"last_error", server.last_error}});
+  }
+  return list;
+}
+
 Json ForwardJson(const ForwarderStats& f, const std::string& server) {
   return {{"server", server},
           {"connected", f.connected},
@@ -67,7 +80,20 @@ Json ForwardJson(const ForwarderStats& f, const std::string& server) {
           {"refusals", f.refusals},
           {"clock_skew_seconds", f.clock_skew_seconds ? Json(*f.clock_skew_seconds) : Json(nullptr)},
           {"refused", RefusedJson(f.refused)},
+          {"servers", ServersJson(f.servers)},
           {"last_error", f.last_error}};
+}
+
+Json RelayJson(const RelayStats& r, int port) {
+  return {{"port", port},
+          {"streams", r.streams},
+          {"accepted", r.accepted},
+          {"refused", r.refused},
+          {"records", r.records},
+          {"bytes", r.bytes},
+          {"rejected", r.rejected},
+          {"stalled", r.stalled},
+          {"replies", r.replies}};
 }
 
 }  // namespace
@@ -84,6 +110,7 @@ std::string StatusJson(const AgentStats& stats, const AgentOptions& options, con
                      {"spool_dir", options.spool_dir},
                      {"spool", SpoolJson(stats.spool)},
                      {"receive", ReceiveJson(stats.receiver)},
+                     {"relay", stats.relay_port == 0 ? Json(nullptr) : RelayJson(stats.relay, stats.relay_port)},
                      {"forward", ForwardJson(stats.forwarder, stats.server)}};
   // Bytes that are no UTF-8 (an error text of somebody else) must not stop the status.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

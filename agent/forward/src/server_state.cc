@@ -97,6 +97,11 @@ void ServerState::SawServerClock(int64_t server_unix_ns) {
   skew_ns_ = std::min(skew_ns_.value_or(difference), difference);
 }
 
+bool ServerState::away() const {
+  std::lock_guard lock(mutex_);
+  return away_;
+}
+
 ForwarderStats ServerState::Stats() const {
   std::lock_guard lock(mutex_);
   ForwarderStats stats = stats_;

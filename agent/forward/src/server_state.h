@@ -41,6 +41,8 @@ class ServerState {
   void CountAcknowledged(uint64_t seqs) { acknowledged_ += seqs; }
   void CountUndeliverable() { ++undeliverable_; }
   ForwarderStats Stats() const;
+  const std::string& address() const { return address_; }
+  bool away() const;
 
  private:
   const std::string address_;

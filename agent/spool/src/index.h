@@ -27,9 +27,11 @@ struct Source {
   uint64_t hello_version = 0;  // rises with every new hello
   uint64_t durable_seq = 0;
   uint64_t acked_seq = 0;
+  uint64_t bytes = 0;  // of what is pending, about: acknowledged records are taken to be of middling size
   int attached = 0;
   std::map<uint64_t, Range> ranges;  // by segment number; only those with pending records
 
+  uint64_t pending() const { return durable_seq - acked_seq; }
   bool idle() const { return attached == 0 && ranges.empty(); }
 };
 

@@ -72,6 +72,11 @@ Result<std::unique_ptr<Spool>> Spool::Open(FileSystem& fs, const std::string& di
   impl->CollectDead(&dead);
   impl->DeleteSegments(dead);
   FS_RETURN_IF_ERROR(impl->SyncAll());
+  uint64_t pending = 0;
+  for (const auto& [key, source] : impl->index.sources) pending += source->pending();
+  for (const auto& [key, source] : impl->index.sources) {
+    source->bytes = pending == 0 ? 0 : impl->index.bytes / pending * source->pending();
+  }
   for (const auto& [key, seq] : acked) impl->RememberPosition(key, seq);
   for (const auto& [key, source] : impl->index.sources) {
     impl->positions.erase(key);
@@ -138,18 +143,12 @@ Status Spool::Append(const SourceKey& key, std::span<const SpoolItem> items) {
     return Status(Code::kNotFound, "source: " + key.ToString() + " is not open");
   batch.items = items;
   batch.bytes = BatchBytes(*batch.source, items);
-  if (batch.bytes > impl.options.limit_bytes) {
+  const uint64_t most = impl.options.limit_bytes - impl.options.limit_bytes / 16;
+  if (batch.bytes > most) {
     return Status(Code::kInvalidArgument, "batch: " + std::to_string(batch.bytes) +
-                                              " bytes, the whole spool holds " +
-                                              std::to_string(impl.options.limit_bytes));
+                                              " bytes, the whole spool holds " + std::to_string(most) + " of a run");
   }
-  const uint64_t taken = impl.index.bytes + impl.reserved_bytes;
-  if (taken + batch.bytes > impl.options.limit_bytes) {
-    ++impl.counters.refused_limit;
-    return Status(Code::kResourceExhausted, "spool " + impl.dir + ": " + std::to_string(taken) + " of " +
-                                                std::to_string(impl.options.limit_bytes) +
-                                                " bytes are in use");
-  }
+  FS_RETURN_IF_ERROR(impl.CheckRoom(*batch.source, batch.bytes));
   impl.reserved_bytes += batch.bytes;
   impl.waiting.push_back(&batch);
   while (!batch.done) {
@@ -161,6 +160,33 @@ Status Spool::Append(const SourceKey& key, std::span<const SpoolItem> items) {
   }
   impl.reserved_bytes -= batch.bytes;
   return batch.status;
+}
+
+// Up to half of the limit everybody takes what he needs. Beyond that no run takes more than its share, so that one which
+// sends much cannot keep others out for as long as the server is away; and the last sixteenth is for runs that have
+// little here.
+Status Spool::Impl::CheckRoom(const Source& source, uint64_t bytes) {
+  const uint64_t limit = options.limit_bytes, taken = index.bytes + reserved_bytes;
+  if (taken + bytes <= limit / 2) return OkStatus();
+  uint64_t own = bytes;
+  std::set<std::string_view> runs;
+  for (const auto& [key, other] : index.sources) {
+    if (other->idle()) continue;
+    runs.insert(key.run);
+    if (key.run == source.key.run) own += other->bytes;
+  }
+  const uint64_t reserve = own > limit / 16 ? limit / 16 : 0;
+  if (taken + bytes > limit - reserve) {
+    ++counters.refused_limit;
+    return Status(Code::kResourceExhausted, "spool " + dir + ": " + std::to_string(taken) + " of " +
+                                                std::to_string(limit) + " bytes are in use");
+  }
+  if (runs.size() < 2 || own <= limit / runs.size()) return OkStatus();
+  ++counters.refused_share;
+  return Status(Code::kResourceExhausted, "spool " + dir + ": run '" + source.key.run + "' holds its share, " +
+                                              std::to_string(limit / runs.size()) + " bytes of " +
+                                              std::to_string(limit) + " with " + std::to_string(runs.size()) +
+                                              " runs");
 }
 
 void Spool::Impl::Commit(std::unique_lock<std::mutex>& lock) {
@@ -209,7 +235,7 @@ Status Spool::Impl::WriteBatch(const Batch& batch, std::map<const Source*, uint6
     EncodeData(id, item.seq, item.payload, &scratch);
     const uint64_t offset = writer->next_offset();
     FS_RETURN_IF_ERROR(writer->Append(item.type, scratch));
-    written->push_back({batch.source, id, item.seq, offset});
+    written->push_back({batch.source, id, item.seq, offset, writer->next_offset() - offset});
     last = item.seq;
   }
   return OkStatus();
@@ -295,8 +321,10 @@ void Spool::Impl::FinishGroup(const std::vector<Batch*>& group, const Status& st
       Segment& segment = index.segments[active];
       index.bytes += writer->size() - segment.bytes;
       segment.bytes = writer->size();
-      for (const Written& record : written)
+      for (const Written& record : written) {
         AddRecord(*record.source, segment, record.id, record.seq, record.offset);
+        record.source->bytes += record.bytes;
+      }
     }
     readable.notify_all();
   } else {
@@ -317,8 +345,10 @@ void Spool::Acknowledge(const SourceKey& key, uint64_t seq) {
   // More than is known here: the server has it from an earlier life of the source, which this spool has
   // forgotten. What the trainer repeats of it is durable already, and nobody would acknowledge it a second
   // time.
+  const uint64_t before = source->pending();
   source->durable_seq = std::max(source->durable_seq, seq);
   source->acked_seq = seq;
+  source->bytes = before == 0 ? 0 : source->bytes / before * source->pending();
   impl.acks_dirty = true;
   std::vector<uint64_t> dead;
   impl.DropAcknowledged(*source, &dead);

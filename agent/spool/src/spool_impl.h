@@ -35,6 +35,7 @@ struct Written {
   uint32_t id;
   uint64_t seq;
   uint64_t offset;
+  uint64_t bytes;
 };
 
 struct Spool::Impl {
@@ -58,6 +59,8 @@ struct Spool::Impl {
   void FinishGroup(const std::vector<Batch*>& group, const Status& status,
                    const std::vector<Written>& written, uint64_t repeated);
 
+  // With the lock held: whether `source` may take so many bytes more.
+  Status CheckRoom(const Source& source, uint64_t bytes);
   // With the lock held: takes acknowledged ranges out, gives the numbers of segments to delete.
   void DropAcknowledged(Source& source, std::vector<uint64_t>* dead);
   void CollectDead(std::vector<uint64_t>* dead);

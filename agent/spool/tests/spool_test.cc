@@ -231,6 +231,40 @@ TEST(Spool, WritesPositionsDownBeforeTheLastRecordsGo) {
   EXPECT_EQ(spool->OpenSource(Key(0), "h").value(), 60u);
 }
 
+// While the server is away one run that sends much must not take everything.
+TEST(Spool, ARunTakesNoMoreThanItsShare) {
+  PowerCutFileSystem fs;
+  SpoolOptions options;
+  options.limit_bytes = 256 << 10;
+  options.segment_bytes = 4096;
+  auto spool = OpenSpool(fs, options);
+  SourceKey chatty = Key(0), quiet = Key(1);
+  quiet.run = "quiet";
+  ASSERT_TRUE(spool->OpenSource(chatty, "h").ok());
+  const std::string payload(1000, 'x');
+  const auto append = [&](const SourceKey& key, uint64_t seq) {
+    const SpoolItem item{seq, 2, payload};
+    return spool->Append(key, {&item, 1});
+  };
+  uint64_t last = 0;
+  while (append(chatty, last + 1).ok()) ++last;
+  EXPECT_GT(last, 220u) << "alone it takes nearly all";
+  // Somebody else comes while the server is away: there is room for the beginning of his run ...
+  ASSERT_TRUE(spool->OpenSource(quiet, "h").ok());
+  uint64_t other = 0;
+  while (append(quiet, other + 1).ok()) ++other;
+  EXPECT_GE(other, 10u);
+  // ... and what becomes free is his until both have the same.
+  spool->Acknowledge(chatty, last / 4);
+  EXPECT_EQ(append(chatty, last + 1).code(), Code::kResourceExhausted);
+  EXPECT_EQ(spool->Stats().refused_share, 1u);
+  const uint64_t before = other;
+  while (append(quiet, other + 1).ok()) ++other;
+  EXPECT_GT(other, before + 40);
+  spool->Acknowledge(chatty, last);
+  EXPECT_TRUE(append(chatty, last + 1).ok());
+}
+
 TEST(Spool, InspectionShowsWhatIsThereWhileInUse) {
   PowerCutFileSystem fs;
   auto spool = OpenSpool(fs, Small());

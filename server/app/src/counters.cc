@@ -63,6 +63,7 @@ std::vector<Counter> All(const History& history) {
       {"ingest_commits", "synced writes of records", in.commits},
       {"ingest_failed_commits", "synced writes that failed and were tried again", in.failed_commits},
       {"ingest_overloads", "streams closed because the disk was full or too slow", in.overloads},
+      {"ingest_share_waits", "records that waited because their run had its share of the queue", in.share_waits},
       {"ingest_queued_bytes", "bytes that wait for the disk", in.queued_bytes, true},
       {"merge_steps", "steps merged over their ranks", merged.merged},
       {"merge_amended", "steps merged again for a late rank", merged.amended},

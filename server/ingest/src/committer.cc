@@ -45,11 +45,10 @@ Committer::~Committer() {
 Status Committer::Push(QueuedRecord record) {
   const size_t cost = record.cost = CostOf(record.append);
   std::unique_lock lock(mutex_);
-  // A record larger than the queue may go in alone.
-  const auto has_room = [&] {
-    return queued_bytes_ == 0 || queued_bytes_ + cost <= options_.max_queued_bytes;
-  };
+  const uint32_t run = record.append.source.run;
+  const auto has_room = [&] { return HasRoom(run, cost); };
   if (!has_room() && health_.ok()) {
+    if (queued_bytes_ + cost <= options_.max_queued_bytes) ++counters_.share_waits;
     not_full_.wait_for(lock, options_.max_wait_for_room,
                        [&] { return stopping_ || !health_.ok() || has_room(); });
   }
@@ -63,9 +62,21 @@ Status Committer::Push(QueuedRecord record) {
   }
   record.end->Queued();
   queued_bytes_ += cost;
+  of_runs_[run] += cost;
   queue_.push_back(std::move(record));
   not_empty_.notify_one();
   return OkStatus();
+}
+
+// Beyond half of the queue no run takes more than its share: the others of a busy server must not wait behind one.
+bool Committer::HasRoom(uint32_t run, size_t cost) const {
+  const size_t most = options_.max_queued_bytes;
+  // A record larger than the queue, or than a share, may go in alone.
+  const auto own = of_runs_.find(run);
+  if (queued_bytes_ == 0) return true;
+  if (queued_bytes_ + cost > most) return false;
+  if (queued_bytes_ + cost <= most / 2 || own == of_runs_.end()) return true;
+  return own->second + cost <= most / of_runs_.size();
 }
 
 Status Committer::health() const {
@@ -104,6 +115,10 @@ void Committer::Run() {
     }
     std::lock_guard lock(mutex_);
     queued_bytes_ -= cost;
+    for (const QueuedRecord& record : batch) {
+      const auto own = of_runs_.find(record.append.source.run);
+      if ((own->second -= Cost(record.append)) == 0) of_runs_.erase(own);
+    }
     not_full_.notify_all();
   }
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "foreshock/base/clock.h"
@@ -18,7 +19,8 @@ namespace foreshock::ingest {
 
 struct Counters {
   std::atomic<uint64_t> streams{0}, records{0}, bytes{0}, values{0}, duplicates{0}, quarantined{0},
-      unreadable{0}, refused_hellos{0}, refused_runs{0}, commits{0}, failed_commits{0}, overloads{0};
+      unreadable{0}, refused_hellos{0}, refused_runs{0}, commits{0}, failed_commits{0}, overloads{0},
+      share_waits{0};
 };
 
 struct QueuedRecord {
@@ -40,6 +42,8 @@ class Committer {
   uint64_t queued_bytes() const;
 
  private:
+  // With the lock held: room in the queue for `cost` bytes of `run`.
+  bool HasRoom(uint32_t run, size_t cost) const;
   void Run();
   std::vector<QueuedRecord> TakeBatch();
   bool Commit(std::vector<QueuedRecord>& batch);
@@ -53,7 +57,8 @@ class Committer {
   mutable std::mutex mutex_;  // guards everything below
   std::condition_variable not_empty_, not_full_, stop_;
   std::deque<QueuedRecord> queue_;
-  size_t queued_bytes_ = 0;  // with the batch in hand
+  size_t queued_bytes_ = 0;                          // with the batch in hand
+  std::unordered_map<uint32_t, size_t> of_runs_;     // the same by run
   Status health_;
   bool stopping_ = false;
   std::thread thread_;

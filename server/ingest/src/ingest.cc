@@ -36,6 +36,7 @@ class IngestImpl final : public Ingest, private rpc::IngestHandlerFactory {
             .commits = c.commits,
             .failed_commits = c.failed_commits,
             .overloads = c.overloads,
+            .share_waits = c.share_waits,
             .queued_bytes = shared_.committer.queued_bytes()};
   }
 

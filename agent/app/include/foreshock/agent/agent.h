@@ -12,6 +12,7 @@
 
 #include "foreshock/agent/forward.h"
 #include "foreshock/agent/receive.h"
+#include "foreshock/agent/relay.h"
 #include "foreshock/agent/spool.h"
 #include "foreshock/base/clock.h"
 #include "foreshock/base/file.h"
@@ -27,6 +28,7 @@ struct AgentOptions {
   SpoolOptions spool;
   ReceiverOptions receiver;    // socket_path and clock are filled in
   ForwarderOptions forwarder;  // address empty: nothing is forwarded, everything spooled
+  RelayOptions relay;          // address empty: no agents are taken
   Clock* clock = &SystemClock::Instance();
 };
 
@@ -34,6 +36,8 @@ struct AgentStats {
   SpoolStats spool;
   ReceiverStats receiver;
   ForwarderStats forwarder;
+  RelayStats relay;
+  int relay_port = 0;  // 0: no relay
   std::string server;  // empty: none configured
   std::string health;  // "ok", or what is wrong in one line
 };
@@ -71,6 +75,7 @@ class Agent {
   std::unique_ptr<FileLock> lock_;
   std::unique_ptr<Spool> spool_;
   std::unique_ptr<Receiver> receiver_;
+  std::unique_ptr<Relay> relay_;
   std::unique_ptr<Forwarder> forwarder_;
 };
 

@@ -31,7 +31,9 @@
 namespace foreshock::agent {
 
 struct ForwarderOptions {
-  std::string address;     // host:port
+  // host:port, or several with commas between: each run then goes to one of them, by its name (rendezvous hashing), from
+  // every agent that has the same list in whatever order. When one is taken off the list only its runs move.
+  std::string address;
   std::string token;       // bearer token; empty: none
   std::string token_file;  // its first line is the token, read anew for each stream; wins over `token`
   bool tls = false;        // one of the three files means TLS, too
@@ -48,6 +50,15 @@ struct ForwarderOptions {
   size_t max_backlog_streams = 16;
   uint64_t seed = 0;  // of the jitter; 0: from the system
   Clock* clock = &SystemClock::Instance();
+};
+
+// One of several servers.
+struct ServerStats {
+  std::string address;
+  uint64_t streams = 0;  // open and greeted now
+  uint64_t failures = 0;
+  bool away = false;
+  std::string last_error;
 };
 
 // A source whose Hello the server refused.
@@ -73,6 +84,7 @@ struct ForwarderStats {
   // so, which the way of a reply makes a little too large. Nothing before the first reply.
   std::optional<double> clock_skew_seconds;
   std::vector<RefusedSource> refused;  // that are refused now
+  std::vector<ServerStats> servers;    // one each; what stands above are sums over them
   std::string last_error;              // of the last failure or error, empty when there was none
 };
 

@@ -7,7 +7,8 @@
 // order.
 //
 // At the limit, and when the disk is full, Append returns kResourceExhausted and nothing of the batch is
-// kept: the caller stops acknowledging, waits (WaitForSpace) and appends again. Both pass by themselves.
+// kept: the caller stops acknowledging, waits (WaitForSpace) and appends again. Both pass by themselves. Beyond half of
+// the limit each of several runs takes its share at most, and the last sixteenth is for runs that hold little.
 //
 // Thread-safe, made for many threads that append (each for its own source) and many that read.
 #pragma once
@@ -80,6 +81,7 @@ struct SpoolStats {
   uint64_t appended = 0;       // records since the start
   uint64_t repeated = 0;       // records ignored because they were there already
   uint64_t refused_limit = 0;  // batches refused because of the limit
+  uint64_t refused_share = 0;  // batches refused because their run has its share while others wait
   uint64_t refused_disk = 0;   // batches refused because of a full or failing disk
   uint64_t syncs = 0;          // group commits
   uint64_t lost = 0;           // seqs lost to corruption, as found by readers

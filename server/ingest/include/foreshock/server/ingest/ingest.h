@@ -79,6 +79,7 @@ class Ingest {
     uint64_t commits = 0;
     uint64_t failed_commits = 0;
     uint64_t overloads = 0;  // streams closed because the queue was full or the store ailing
+    uint64_t share_waits = 0;  // records that waited because their run had its share of the queue
     uint64_t queued_bytes = 0;
   };
   virtual Stats stats() const = 0;
