@@ -70,7 +70,7 @@ class Soak:
         """Holds the ranks' own records against the server; a line of figures."""
         case = self.case
         case.assertEqual(len(ranks), self.ranks, self.load.err())
-        run = case.await_end(self.server, RUN)
+        run = self.await_end()
         sources = {s.get("rank", 0): s for s in run["attempts"][-1]["sources"]}
         case.assertEqual(len(run["attempts"]), 1)
         published = stored = dropped = 0
@@ -92,6 +92,19 @@ class Soak:
             published, stored, dropped = published + rank["published"], stored + len(points), dropped + lost
         return (f"seed {self.seed}: kills {self.killed}, {published} frames published, {stored} stored once each, "
                 f"{dropped} dropped before acknowledgement and declared, 0 lost, 0 twice")
+
+    def await_end(self):
+        """The finished run. What the spool gathered may take long to arrive: waits as long as something does."""
+        arrived, since = -1, time.monotonic()
+        while True:
+            run = self.case.run_of(self.server, RUN)
+            if run["state"] == "finished":
+                return run
+            now = sum(s["durable_seq"] for s in run["attempts"][-1]["sources"])
+            if now > arrived:
+                arrived, since = now, time.monotonic()
+            self.case.assertLess(time.monotonic() - since, harness.DEADLINE_S, f"nothing arrives any more: {run}")
+            time.sleep(0.2)
 
     def check_step(self, rank, step):
         """Every value of one step of one rank."""

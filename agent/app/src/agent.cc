@@ -29,7 +29,8 @@ Result<std::unique_ptr<Agent>> Agent::New(FileSystem& fs, AgentOptions options) 
   if (options.socket_path.empty()) return Status(Code::kInvalidArgument, "socket: empty");
   if (options.spool_dir.empty()) return Status(Code::kInvalidArgument, "spool: empty");
   if (options.status_path.empty()) options.status_path = options.socket_path + ".status.json";
-  options.spool.clock = options.receiver.clock = options.forwarder.clock = options.relay.clock = options.clock;
+  options.spool.clock = options.receiver.clock = options.forwarder.clock = options.relay.clock =
+      options.device.clock = options.clock;
   options.receiver.socket_path = options.socket_path;
   return std::unique_ptr<Agent>(new Agent(fs, std::move(options)));
 }
@@ -60,6 +61,7 @@ Status Agent::StartParts() {
            {"segments", recovery.segments},
            {"limit_bytes", options_.spool.limit_bytes}});
   FS_ASSIGN_OR_RETURN(receiver_, Receiver::Start(*spool_, options_.receiver));
+  device_ = std::make_unique<DeviceWatch>(options_.device);
   if (!options_.relay.address.empty()) {
     FS_ASSIGN_OR_RETURN(relay_, Relay::Start(*spool_, options_.relay));
   }
@@ -100,6 +102,7 @@ void Agent::StopParts() {
   forwarder_.reset();  // calls into the receiver and the relay
   relay_.reset();
   receiver_.reset();
+  device_.reset();
   spool_.reset();
   lock_.reset();
 }
@@ -113,6 +116,7 @@ AgentStats Agent::Stats() const {
     stats.relay = relay_->Stats();
     stats.relay_port = relay_->port();
   }
+  if (device_ != nullptr) stats.device = device_->Health();
   stats.server = options_.forwarder.address;
   if (stats.receiver.stalled > 0) {
     stats.health = "the spool refuses records: at its limit, or the disk is full or failing";
@@ -151,13 +155,21 @@ Status Agent::WriteStatus() const { return WriteStatus("running"); }
 // Replaced by rename, so that readers see a whole one; not synced, because it is worth nothing after a power
 // cut.
 Status Agent::WriteStatus(const std::string& state) const {
-  const std::string temporary = options_.status_path + ".tmp";
+  const AgentStats stats = Stats();
+  Status metrics;
+  if (!options_.metrics_path.empty()) metrics = Replace(options_.metrics_path, MetricsText(stats));
+  FS_RETURN_IF_ERROR(Replace(options_.status_path, StatusJson(stats, options_, state, started_unix_ns_)));
+  return metrics;
+}
+
+Status Agent::Replace(const std::string& path, const std::string& text) const {
+  const std::string temporary = path + ".tmp";
   const Status removed = fs_.Remove(temporary);
   if (!removed.ok() && removed.code() != Code::kNotFound) return removed;
   FS_ASSIGN_OR_RETURN(auto file, fs_.OpenAppend(temporary));
-  FS_RETURN_IF_ERROR(file->Append(StatusJson(Stats(), options_, state, started_unix_ns_)));
+  FS_RETURN_IF_ERROR(file->Append(text));
   FS_RETURN_IF_ERROR(file->Close());
-  return fs_.Rename(temporary, options_.status_path);
+  return fs_.Rename(temporary, path);
 }
 
 }  // namespace foreshock::agent

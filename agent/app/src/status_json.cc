@@ -84,6 +84,23 @@ Json ForwardJson(const ForwarderStats& f, const std::string& server) {
           {"last_error", f.last_error}};
 }
 
+Json GpuJson(const Gpu& gpu) {
+  return {{"index", gpu.index},     {"name", gpu.name},
+          {"uuid", gpu.uuid},       {"values", gpu.values},
+          {"missing", gpu.missing}, {"throttled_by", gpu.throttled_by},
+          {"xids", gpu.xids},       {"last_xid", gpu.last_xid},
+          {"last_xid_unix_ns", gpu.last_xid_unix_ns}};
+}
+
+Json DeviceJson(const DeviceHealth& health) {
+  Json gpus = Json::array();
+  for (const Gpu& gpu : health.gpus) gpus.push_back(GpuJson(gpu));
+  return {{"reason", health.reason},
+          {"measured_unix_ns", health.measured_unix_ns},
+          {"warnings", health.Warnings()},
+          {"gpus", gpus}};
+}
+
 Json RelayJson(const RelayStats& r, int port) {
   return {{"port", port},
           {"streams", r.streams},
@@ -111,6 +128,7 @@ std::string StatusJson(const AgentStats& stats, const AgentOptions& options, con
                      {"spool", SpoolJson(stats.spool)},
                      {"receive", ReceiveJson(stats.receiver)},
                      {"relay", stats.relay_port == 0 ? Json(nullptr) : RelayJson(stats.relay, stats.relay_port)},
+                     {"device", DeviceJson(stats.device)},
                      {"forward", ForwardJson(stats.forwarder, stats.server)}};
   // Bytes that are no UTF-8 (an error text of somebody else) must not stop the status.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

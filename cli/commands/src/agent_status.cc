@@ -21,6 +21,41 @@ std::vector<RefusedRun> Refused(const nlohmann::json& forward) {
   return refused;
 }
 
+struct Counted {
+  const char* part;
+  const char* name;
+  const char* what;
+};
+// Beside those that are told apart in AgentStatus.
+constexpr Counted kCounted[] = {
+    {"spool", "refused_limit", "batches waited because the spool was at its limit"},
+    {"spool", "refused_share", "batches waited because their run had its share of the spool"},
+    {"spool", "refused_disk", "batches waited because the disk was full or failing"},
+    {"receive", "stalled", "trainers wait for the spool now"},
+    {"receive", "refused", "connections of trainers turned away"},
+    {"receive", "abandoned", "last records of trainers that had gone were given up for lack of space"},
+    {"relay", "refused", "streams of other agents refused"},
+    {"relay", "stalled", "streams of other agents closed because the spool took nothing"},
+    {"relay", "rejected", "records of other agents rejected"},
+    {"forward", "failures", "streams to the server broke or did not come about, and were tried again"}};
+
+std::vector<std::string> Others(const nlohmann::json& object) {
+  std::vector<std::string> lines;
+  for (const Counted& counted : kCounted) {
+    const uint64_t n = Count(object, counted.part, counted.name);
+    if (n > 0) lines.push_back(std::to_string(n) + " " + counted.what);
+  }
+  const auto device = object.find("device");
+  if (device == object.end() || !device->is_object()) return lines;
+  for (const nlohmann::json& warning : device->value("warnings", nlohmann::json::array())) {
+    lines.push_back(warning.get<std::string>());
+  }
+  // A node without GPUs is no finding; one whose driver fell silent is.
+  const std::string reason = device->value("reason", std::string());
+  if (!reason.empty() && !device->value("gpus", nlohmann::json::array()).empty()) lines.push_back("GPUs: " + reason);
+  return lines;
+}
+
 }  // namespace
 
 Result<AgentStatus> ReadAgentStatus(const std::string& path) {
@@ -41,6 +76,7 @@ Result<AgentStatus> ReadAgentStatus(const std::string& path) {
     status.rejected = Count(object, "receive", "rejected");
     status.undeliverable = Count(object, "forward", "undeliverable");
     status.refused = Refused(object.at("forward"));
+    status.others = Others(object);
     return status;
   } catch (const nlohmann::json::exception& error) {
     return Status(Code::kDataLoss, path + ": " + error.what());
@@ -66,6 +102,7 @@ std::vector<std::string> AgentFindings(const AgentStatus& status) {
   count(status.rejected, "rejected");
   count(status.undeliverable, "refused by the server for good");
   count(status.lost, "lost from the spool");
+  findings.insert(findings.end(), status.others.begin(), status.others.end());
   return findings;
 }
 

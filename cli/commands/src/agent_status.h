@@ -25,6 +25,7 @@ struct AgentStatus {
   uint64_t spool_bytes = 0, spool_limit_bytes = 0;
   uint64_t dropped_by_trainers = 0, damaged = 0, rejected = 0, undeliverable = 0, lost = 0;
   std::vector<RefusedRun> refused;
+  std::vector<std::string> others;  // what else was dropped, refused or tried again, and what the GPUs have; one line each
 };
 
 // kNotFound when there is no file, kDataLoss when it is not such a status.

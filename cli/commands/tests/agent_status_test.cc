@@ -58,6 +58,28 @@ TEST_F(AgentStatusTest, RefusedRunsAreNamedWithReasonAndCount) {
                   "run 'b' attempt u rank 0: the server refuses it (1 time): run: the limit"));
 }
 
+TEST_F(AgentStatusTest, TellsEveryDropRetryAndRefusalAndWhatTheGpusHave) {
+  const auto status = Read(
+      R"({"state":"running","health":"ok","spool":{"refused_limit":1,"refused_share":2,"refused_disk":3},
+      "receive":{"stalled":4,"refused":5,"abandoned":6},"relay":{"refused":7,"stalled":8,"rejected":9},
+      "forward":{"connected":true,"failures":10},
+      "device":{"reason":"the driver does not answer since 20 s","warnings":["GPU 3: last Xid 79"],"gpus":[{}]}})");
+  ASSERT_TRUE(status.ok()) << status.status().ToString();
+  const auto findings = AgentFindings(*status);
+  ASSERT_EQ(findings.size(), 12u);
+  for (int n = 1; n <= 10; ++n) EXPECT_TRUE(findings[n - 1].starts_with(std::to_string(n) + " ")) << findings[n - 1];
+  EXPECT_EQ(findings[10], "GPU 3: last Xid 79");
+  EXPECT_EQ(findings[11], "GPUs: the driver does not answer since 20 s");
+}
+
+TEST_F(AgentStatusTest, ANodeWithoutGpusIsNoFinding) {
+  const auto status = Read(
+      R"({"state":"running","health":"ok","spool":{},"receive":{},"relay":null,"forward":{"connected":true},
+      "device":{"reason":"libnvidia-ml.so.1: cannot open","warnings":[],"gpus":[]}})");
+  ASSERT_TRUE(status.ok()) << status.status().ToString();
+  EXPECT_THAT(AgentFindings(*status), IsEmpty());
+}
+
 TEST_F(AgentStatusTest, MissingAndBroken) {
   EXPECT_EQ(ReadAgentStatus("/no/such/status").status().code(), Code::kNotFound);
   EXPECT_EQ(Read("{\"state\":").status().code(), Code::kDataLoss);

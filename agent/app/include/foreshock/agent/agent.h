@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "foreshock/agent/device.h"
 #include "foreshock/agent/forward.h"
 #include "foreshock/agent/receive.h"
 #include "foreshock/agent/relay.h"
@@ -25,10 +26,12 @@ struct AgentOptions {
   std::string spool_dir;
   std::string status_path;  // empty: SOCKET.status.json
   std::string version;      // for the status
+  std::string metrics_path;  // counters as Prometheus text, for node_exporter's textfile collector; empty: none
   SpoolOptions spool;
   ReceiverOptions receiver;    // socket_path and clock are filled in
   ForwarderOptions forwarder;  // address empty: nothing is forwarded, everything spooled
   RelayOptions relay;          // address empty: no agents are taken
+  DeviceOptions device;
   Clock* clock = &SystemClock::Instance();
 };
 
@@ -38,6 +41,7 @@ struct AgentStats {
   ForwarderStats forwarder;
   RelayStats relay;
   int relay_port = 0;  // 0: no relay
+  DeviceHealth device;
   std::string server;  // empty: none configured
   std::string health;  // "ok", or what is wrong in one line
 };
@@ -59,7 +63,7 @@ class Agent {
   // No trainer is connected and nothing waits for the server (without a server: no trainer is connected).
   // Records of sources that the server refuses do not wait: the next start tries them again.
   bool Idle() const;
-  // Replaces the status file. What cannot be written is not fatal.
+  // Replaces the status file and the metrics file. What cannot be written is not fatal.
   Status WriteStatus() const;
 
  private:
@@ -67,6 +71,7 @@ class Agent {
   Status StartParts();
   void StopParts();
   Status WriteStatus(const std::string& state) const;
+  Status Replace(const std::string& path, const std::string& text) const;
 
   FileSystem& fs_;
   const AgentOptions options_;
@@ -76,11 +81,15 @@ class Agent {
   std::unique_ptr<Spool> spool_;
   std::unique_ptr<Receiver> receiver_;
   std::unique_ptr<Relay> relay_;
+  std::unique_ptr<DeviceWatch> device_;
   std::unique_ptr<Forwarder> forwarder_;
 };
 
 // The status file's contents (docs/formats/agent_status.md).
 std::string StatusJson(const AgentStats& stats, const AgentOptions& options, const std::string& state,
                        int64_t started_unix_ns);
+
+// The same as Prometheus text: foreshock_agent_..., and foreshock_gpu_... by GPU.
+std::string MetricsText(const AgentStats& stats);
 
 }  // namespace foreshock::agent

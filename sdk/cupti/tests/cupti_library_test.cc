@@ -1,0 +1,46 @@
+// The library as a trainer loads it, on a machine where it cannot measure: it says why, and nothing else happens.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace {
+
+std::string ReportOf(const char* cupti, const std::string& path) {
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("FORESHOCK_CUPTI_FILE", path.c_str(), 1);
+    setenv("FORESHOCK_CUPTI_LIBRARY", cupti, 1);
+    void* library = dlopen(CUPTI_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) _exit(10);
+    const auto inject = reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection"));
+    const auto start = reinterpret_cast<int (*)()>(dlsym(library, "fs_cupti_start"));
+    const auto end = reinterpret_cast<void (*)()>(dlsym(library, "fs_cupti_end"));
+    if (inject() != 1) _exit(11);
+    if (start() != 0) _exit(12);
+    end();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+TEST(CuptiLibrary, WithoutCuptiItSaysSo) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("fs-cupti-" + std::to_string(getpid()) + ".json")).string();
+  EXPECT_NE(ReportOf("libno-cupti-here.so", path).find(R"({"reason":"CUPTI is not there)"), std::string::npos);
+  EXPECT_NE(ReportOf("libdl.so.2", path).find("lacks calls"), std::string::npos) << "some other library";
+  std::filesystem::remove(path);
+}
+
+}  // namespace
