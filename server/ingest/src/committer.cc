@@ -29,7 +29,12 @@ uint64_t ValuesIn(const store::Append& append) {
 
 Committer::Committer(store::Store& store, const Clock& clock, const IngestOptions& options,
                      Counters& counters)
-    : store_(store), clock_(clock), options_(options), counters_(counters), thread_([this] { Run(); }) {}
+    : store_(store),
+      clock_(clock),
+      options_(options),
+      counters_(counters),
+      shares_(options.max_queued_bytes),
+      thread_([this] { Run(); }) {}
 
 Committer::~Committer() {
   {
@@ -46,9 +51,9 @@ Status Committer::Push(QueuedRecord record) {
   const size_t cost = record.cost = CostOf(record.append);
   std::unique_lock lock(mutex_);
   const uint32_t run = record.append.source.run;
-  const auto has_room = [&] { return HasRoom(run, cost); };
+  const auto has_room = [&] { return shares_.HasRoom(run, cost); };
   if (!has_room() && health_.ok()) {
-    if (queued_bytes_ + cost <= options_.max_queued_bytes) ++counters_.share_waits;
+    if (shares_.FitsAtAll(cost)) ++counters_.share_waits;
     not_full_.wait_for(lock, options_.max_wait_for_room,
                        [&] { return stopping_ || !health_.ok() || has_room(); });
   }
@@ -56,27 +61,15 @@ Status Committer::Push(QueuedRecord record) {
   if (!has_room()) {
     ++counters_.overloads;
     return Status(Code::kUnavailable,
-                  health_.ok() ? "the disk is too slow: " + std::to_string(queued_bytes_) +
+                  health_.ok() ? "the disk is too slow: " + std::to_string(shares_.bytes()) +
                                      " bytes wait, at most " + std::to_string(options_.max_queued_bytes)
                                : "cannot store at present: " + health_.message());
   }
   record.end->Queued();
-  queued_bytes_ += cost;
-  of_runs_[run] += cost;
+  shares_.Add(run, cost);
   queue_.push_back(std::move(record));
   not_empty_.notify_one();
   return OkStatus();
-}
-
-// Beyond half of the queue no run takes more than its share: the others of a busy server must not wait behind one.
-bool Committer::HasRoom(uint32_t run, size_t cost) const {
-  const size_t most = options_.max_queued_bytes;
-  // A record larger than the queue, or than a share, may go in alone.
-  const auto own = of_runs_.find(run);
-  if (queued_bytes_ == 0) return true;
-  if (queued_bytes_ + cost > most) return false;
-  if (queued_bytes_ + cost <= most / 2 || own == of_runs_.end()) return true;
-  return own->second + cost <= most / of_runs_.size();
 }
 
 Status Committer::health() const {
@@ -86,7 +79,7 @@ Status Committer::health() const {
 
 uint64_t Committer::queued_bytes() const {
   std::lock_guard lock(mutex_);
-  return queued_bytes_;
+  return shares_.bytes();
 }
 
 // Waits for records; empty when stopping and drained.
@@ -107,18 +100,12 @@ void Committer::Run() {
   for (;;) {
     std::vector<QueuedRecord> batch = TakeBatch();
     if (batch.empty()) return;
-    size_t cost = 0;
-    for (const QueuedRecord& record : batch) cost += record.cost;
     while (!Commit(batch)) {
       std::unique_lock lock(mutex_);
       if (stop_.wait_for(lock, options_.retry, [this] { return stopping_; })) return;
     }
     std::lock_guard lock(mutex_);
-    queued_bytes_ -= cost;
-    for (const QueuedRecord& record : batch) {
-      const auto own = of_runs_.find(record.append.source.run);
-      if ((own->second -= Cost(record.append)) == 0) of_runs_.erase(own);
-    }
+    for (const QueuedRecord& record : batch) shares_.Remove(record.append.source.run, record.cost);
     not_full_.notify_all();
   }
 }

@@ -8,11 +8,11 @@
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "foreshock/base/clock.h"
 #include "foreshock/server/ingest/ingest.h"
+#include "queue_shares.h"
 #include "stream_end.h"
 
 namespace foreshock::ingest {
@@ -42,8 +42,6 @@ class Committer {
   uint64_t queued_bytes() const;
 
  private:
-  // With the lock held: room in the queue for `cost` bytes of `run`.
-  bool HasRoom(uint32_t run, size_t cost) const;
   void Run();
   std::vector<QueuedRecord> TakeBatch();
   bool Commit(std::vector<QueuedRecord>& batch);
@@ -57,8 +55,7 @@ class Committer {
   mutable std::mutex mutex_;  // guards everything below
   std::condition_variable not_empty_, not_full_, stop_;
   std::deque<QueuedRecord> queue_;
-  size_t queued_bytes_ = 0;                          // with the batch in hand
-  std::unordered_map<uint32_t, size_t> of_runs_;     // the same by run
+  QueueShares shares_;  // of what is queued, with the batch in hand
   Status health_;
   bool stopping_ = false;
   std::thread thread_;
