@@ -38,6 +38,9 @@ install(TARGETS foreshock-agent RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMP
 install(TARGETS foreshock RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cli)
 install(PROGRAMS ${_deploy}/prometheus/foreshock-agent-textfile DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT agent)
 install(TARGETS foreshock_grpc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT grpc)
+if(TARGET foreshock_cupti)
+  install(TARGETS foreshock_cupti LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT grpc)
+endif()
 
 # ---- what runs them; systemd looks below /usr/lib whatever the library folder is called
 install(FILES ${_deploy}/systemd/foreshockd.service DESTINATION lib/systemd/system COMPONENT server)

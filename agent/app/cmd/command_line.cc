@@ -117,10 +117,6 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_cod
       ->type_name("BYTES");
   app.add_option("--status", agent.status_path, "Status file, written every second [SOCKET.status.json]")
       ->type_name("FILE");
-  app.add_option("--metrics-file", agent.metrics_path,
-                 "Counters and the GPUs' health as Prometheus text, written every second, for node_exporter's textfile "
-                 "collector [none]")
-      ->type_name("FILE.prom");
   app.add_flag("!--no-gpus", agent.device.enabled, "Do not ask the driver (NVML) for the health of GPUs");
   app.add_option("--idle-exit-s", line.idle_exit_s,
                  "End after so many seconds without trainers and without anything to forward; 0: never")

@@ -155,21 +155,13 @@ Status Agent::WriteStatus() const { return WriteStatus("running"); }
 // Replaced by rename, so that readers see a whole one; not synced, because it is worth nothing after a power
 // cut.
 Status Agent::WriteStatus(const std::string& state) const {
-  const AgentStats stats = Stats();
-  Status metrics;
-  if (!options_.metrics_path.empty()) metrics = Replace(options_.metrics_path, MetricsText(stats));
-  FS_RETURN_IF_ERROR(Replace(options_.status_path, StatusJson(stats, options_, state, started_unix_ns_)));
-  return metrics;
-}
-
-Status Agent::Replace(const std::string& path, const std::string& text) const {
-  const std::string temporary = path + ".tmp";
+  const std::string temporary = options_.status_path + ".tmp";
   const Status removed = fs_.Remove(temporary);
   if (!removed.ok() && removed.code() != Code::kNotFound) return removed;
   FS_ASSIGN_OR_RETURN(auto file, fs_.OpenAppend(temporary));
-  FS_RETURN_IF_ERROR(file->Append(text));
+  FS_RETURN_IF_ERROR(file->Append(StatusJson(Stats(), options_, state, started_unix_ns_)));
   FS_RETURN_IF_ERROR(file->Close());
-  return fs_.Rename(temporary, path);
+  return fs_.Rename(temporary, options_.status_path);
 }
 
 }  // namespace foreshock::agent

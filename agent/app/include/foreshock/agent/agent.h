@@ -26,7 +26,6 @@ struct AgentOptions {
   std::string spool_dir;
   std::string status_path;  // empty: SOCKET.status.json
   std::string version;      // for the status
-  std::string metrics_path;  // counters as Prometheus text, for node_exporter's textfile collector; empty: none
   SpoolOptions spool;
   ReceiverOptions receiver;    // socket_path and clock are filled in
   ForwarderOptions forwarder;  // address empty: nothing is forwarded, everything spooled
@@ -63,7 +62,7 @@ class Agent {
   // No trainer is connected and nothing waits for the server (without a server: no trainer is connected).
   // Records of sources that the server refuses do not wait: the next start tries them again.
   bool Idle() const;
-  // Replaces the status file and the metrics file. What cannot be written is not fatal.
+  // Replaces the status file. What cannot be written is not fatal.
   Status WriteStatus() const;
 
  private:
@@ -71,7 +70,6 @@ class Agent {
   Status StartParts();
   void StopParts();
   Status WriteStatus(const std::string& state) const;
-  Status Replace(const std::string& path, const std::string& text) const;
 
   FileSystem& fs_;
   const AgentOptions options_;
@@ -88,8 +86,5 @@ class Agent {
 // The status file's contents (docs/formats/agent_status.md).
 std::string StatusJson(const AgentStats& stats, const AgentOptions& options, const std::string& state,
                        int64_t started_unix_ns);
-
-// The same as Prometheus text: foreshock_agent_..., and foreshock_gpu_... by GPU.
-std::string MetricsText(const AgentStats& stats);
 
 }  // namespace foreshock::agent
