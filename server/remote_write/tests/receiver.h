@@ -26,7 +26,9 @@ class Receiver {
   explicit Receiver(std::deque<int> codes = {}) : codes_(std::move(codes)) {
     http::Routes routes;
     routes.Post("/write", [this](const http::Request& request) { return Take(request); });
-    server_ = *http::Server::Start({.max_body_bytes = 64 << 20}, std::move(routes));
+    http::ServerOptions options;
+    options.max_body_bytes = 64 << 20;
+    server_ = *http::Server::Start(options, std::move(routes));
   }
   std::string url() const { return "http://127.0.0.1:" + std::to_string(server_->port()) + "/write"; }
   std::vector<ReceivedSample> samples() const {
@@ -70,7 +72,7 @@ class Receiver {
     }
     protozero::pbf_reader message(body);
     while (message.next(1)) Read(message.get_message());
-    return {.code = 204};
+    return {.code = 204, .body = ""};
   }
   void Read(protozero::pbf_reader series) {
     ReceivedSample sample;
