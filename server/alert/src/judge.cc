@@ -179,10 +179,13 @@ void Judge::SetUserRules(const detect::UserRulesPtr& rules) {
   }
 }
 
-void Judge::Tell(const Watch& watch, std::vector<Alert> alerts, const std::string& because,
+void Judge::Tell(Watch& watch, std::vector<Alert> alerts, const std::string& because,
                  store::MetaEntry state) {
   std::vector<AlertRecord> news;
-  for (Alert& alert : alerts) news.push_back(watch.ToRecord(std::move(alert)));
+  for (Alert& alert : alerts) {
+    watch.TellRankOf(*store_, &alert);
+    news.push_back(watch.ToRecord(std::move(alert)));
+  }
   for (const AlertRecord& record :
        book_->Apply(std::move(news), clock_->WallNanos(), because, std::move(state))) {
     ++(record.alert.state == AlertState::kFiring ? fired_ : resolved_);
@@ -235,7 +238,9 @@ void Judge::Tick() {
       LookForRivals(watch, run->newest());
       Take(watch, watch->Tick(QuietSeconds(*watch)));
     }
-    book_->Refresh(watch->Open());
+    std::vector<Alert> open = watch->Open();
+    for (Alert& alert : open) watch->TellRankOf(*store_, &alert);
+    book_->Refresh(open);
     if (save && std::exchange(watch->dirty, false)) book_->SaveEngine(OpenState(*watch));
   }
 }

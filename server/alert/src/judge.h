@@ -48,8 +48,7 @@ class Judge {
   std::unique_ptr<Watch> Make(const AttemptName& name);
   void Take(Watch* watch, const std::vector<AlertEvent>& events, const std::string& because = "");
   // Writes and tells `alerts`, firing or resolved.
-  void Tell(const Watch& watch, std::vector<Alert> alerts, const std::string& because,
-            store::MetaEntry state);
+  void Tell(Watch& watch, std::vector<Alert> alerts, const std::string& because, store::MetaEntry state);
   void EndIfOver(const AttemptName& name);
   // Tells the watch when two live processes begin or cease to send as one rank.
   void LookForRivals(Watch* watch, const store::AttemptInfo& info) const;

@@ -77,6 +77,14 @@ AlertRecord Watch::ToRecord(Alert alert) const {
   return record;
 }
 
+void Watch::TellRankOf(const store::Store& store, Alert* alert) {
+  if (alert->state == AlertState::kPending) return;
+  auto it = ranks_apart_.find(alert->id);
+  if (it == ranks_apart_.end()) it = ranks_apart_.emplace(alert->id, FindRankApart(store, *alert)).first;
+  if (it->second) TellRank(*it->second, alert);
+  if (alert->state == AlertState::kResolved) ranks_apart_.erase(it);
+}
+
 std::vector<AlertEvent> Watch::AddFrame(const wire::Frame& frame) {
   if (frame.step <= last_step_) return {};
   if (first_step_ < 0) first_step_ = frame.step;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -14,6 +15,7 @@
 #include "foreshock/server/alert/alert_service.h"
 #include "foreshock/server/alert_core/alert_engine.h"
 #include "foreshock/server/store/store.h"
+#include "rank_apart.h"
 
 namespace foreshock::alert {
 
@@ -44,6 +46,8 @@ class Watch {
   // With the last checkpoint before the first evidence, by the steps that the trainer told: one of this
   // attempt, else one of the attempts that it goes on from.
   AlertRecord ToRecord(Alert alert) const;
+  // Adds the rank that a firing alert is about, where there is one: looked for in the store once an alert.
+  void TellRankOf(const store::Store& store, Alert* alert);
   // Checkpoints of earlier attempts, by step; those up to this attempt's first step count.
   void SetEarlierCheckpoints(std::map<int64_t, std::string> earlier) {
     earlier_checkpoints_ = std::move(earlier);
@@ -80,7 +84,8 @@ class Watch {
   std::map<int64_t, std::string> checkpoints_;               // by step; the newest kMaxCheckpoints
   std::map<int64_t, std::string> earlier_checkpoints_;
   std::vector<detect::StepEvent> at_next_frame_;
-  int64_t first_step_ = -1, last_step_ = -1;  // of frames
+  int64_t first_step_ = -1, last_step_ = -1;                     // of frames
+  std::map<std::string, std::optional<RankApart>> ranks_apart_;  // by alert id, of those that fire
 };
 
 template <typename Take>

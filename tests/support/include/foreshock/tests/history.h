@@ -110,12 +110,16 @@ class History {
   }
 
   void Put(const store::SourceId& source, wire::Frame frame) {
+    Check(store_->PutMerged(source, PutOfRank(source, std::move(frame)), false, store_->Stamp()));
+  }
+  // One of several ranks: what is merged is the caller's affair.
+  std::shared_ptr<const wire::Frame> PutOfRank(const store::SourceId& source, wire::Frame frame) {
     frame.seq = next_seq_[source];
     auto shared = std::make_shared<const wire::Frame>(std::move(frame));
     store::Append record = Record(source, wire::RecordType::kFrame, *shared);
     record.frame = shared;
     Write(std::move(record));
-    Check(store_->PutMerged(source, shared, false, store_->Stamp()));
+    return shared;
   }
   void Put(const store::SourceId& source, wire::Event event) {
     event.seq = next_seq_[source];
