@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdio>
+#include <cstring>
 
 #include "foreshock/sdk/exporter.h"
 
@@ -15,14 +17,22 @@ class ActionDesk {
   static constexpr size_t kRemembered = 256;  // ids that would be taken for repetitions
 
   // Takes in what has arrived. report(action, state, detail) is called for every action that is delivered,
-  // refused or has expired.
+  // refused or has expired. `several`: of several ranks, which switch at one step or not at all: what comes
+  // after its step is refused.
   template <typename Report>
-  void Collect(ActionQueue& queue, int64_t next_step, Report&& report) {
+  void Collect(ActionQueue& queue, int64_t next_step, bool several, Report&& report) {
     uint64_t lost = 0;
     while (const ActionSlot* action = queue.Take(&lost)) {
       if (!Remember(action->id)) continue;
       if (action->refuse[0] != '\0') {
         report(*action, wire::ActionState::kRefused, action->refuse);
+        continue;
+      }
+      if (several && IsSwitch(*action) && action->effective_step < next_step) {
+        char text[112];
+        std::snprintf(text, sizeof text, "came too late: the ranks switch at step %lld, this one is at %lld",
+                      static_cast<long long>(action->effective_step), static_cast<long long>(next_step));
+        report(*action, wire::ActionState::kRefused, text);
         continue;
       }
       Entry* room = FindRoom();
@@ -54,6 +64,9 @@ class ActionDesk {
   };
   static bool Expired(const ActionSlot& action, int64_t next_step) {
     return action.expiry_step > 0 && next_step >= action.expiry_step;
+  }
+  static bool IsSwitch(const ActionSlot& action) {
+    return std::strcmp(action.kind, "enable_qk_norm") == 0 || std::strcmp(action.kind, "qk_clip") == 0;
   }
   bool Remember(const char* id) noexcept;  // false: seen before
   Entry* FindRoom() noexcept;

@@ -38,7 +38,7 @@ void CopyLayers(const uint32_t* layers, uint32_t count, EventSlot* event) {
 // ---- actions
 
 void fs_run::CollectActions() {
-  desk_.Collect(exporter_->actions(), NextStep(),
+  desk_.Collect(exporter_->actions(), NextStep(), options_.exporter.hello.world_size > 1,
                 [this](const sdk::ActionSlot& action, wire::ActionState state, const char* detail) {
                   EventSlot event = ActionEvent(action.id, action.kind, state, detail, last_step_);
                   CopyLayers(action.layers, action.layer_count, &event);

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <optional>
+#include <tuple>
 
 #include "../../exporter/tests/test_receiver.h"
 #include "foreshock/base/catalogue.h"
@@ -29,6 +31,8 @@ class GuardFlowTest : public ::testing::Test {
     options.attention_every_steps = 1;
     options.spectra_every_steps = 10;
     options.row_every = 1;
+    options.world_size = world_size_;
+    options.rank = 0;
     fs_run* run = nullptr;
     EXPECT_EQ(fs_open(&options, &run), FS_OK);
     EXPECT_EQ(model_.Register(run), FS_OK) << fs_last_error(run);
@@ -59,6 +63,7 @@ class GuardFlowTest : public ::testing::Test {
     fs_step_end(run);
   }
 
+  int32_t world_size_ = 1;
   TempDir dir_;
   std::string file_ = "file:" + (dir_ / "run.fsk");
   ToyModel model_;
@@ -184,6 +189,53 @@ TEST_F(GuardFlowTest, RefusesWhatItCannotGuard) {
   ASSERT_EQ(fs_open(&options, &run), FS_OK);
   ASSERT_EQ(model_.Register(run), FS_OK);
   EXPECT_EQ(fs_guard_enable(run, nullptr), FS_ERR_UNSUPPORTED) << "ranks would switch at different steps";
+  fs_close(run, FS_FINISHED);
+}
+
+TEST_F(GuardFlowTest, OneOfSeveralRanksThatHearsOfASwitchTooLateRefuses) {
+  TestReceiver receiver(dir_ / "agent.sock");
+  world_size_ = 2;
+  fs_run* run = Open("unix:" + (dir_ / "agent.sock"), {"enable_qk_norm", "checkpoint"});
+  fs_guard_options options;
+  fs_guard_options_init(&options);
+  options.automatic = 0;
+  ASSERT_EQ(fs_guard_enable(run, &options), FS_OK);
+  for (int64_t t = 0; t < 3; ++t) Step(run, t, 0, 1, 1);
+  ASSERT_TRUE(receiver.WaitForHello(1));
+  wire::Reply reply;
+  for (const auto& [id, kind, at] :
+       {std::tuple("late", "enable_qk_norm", 2), std::tuple("any", "checkpoint", 2),
+        std::tuple("now", "enable_qk_norm", 3)}) {
+    wire::Action action;
+    action.id = id;
+    action.kind = kind;
+    action.issuer = "operator";
+    action.effective_step = at;
+    reply.actions.push_back(action);
+  }
+  receiver.Reply(reply);
+  std::vector<std::string> polled;
+  fs_action got = {};
+  for (int i = 0; i < 20000 && polled.size() < 2; ++i) {
+    if (fs_action_poll(run, &got) == FS_OK) {
+      polled.push_back(got.id);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  EXPECT_THAT(polled, ::testing::ElementsAre("any", "now")) << "a checkpoint may be late";
+  const auto refusal = [](const auto& records) -> std::optional<wire::Event> {
+    for (const auto& record : records) {
+      if (record.type != wire::RecordType::kEvent) continue;
+      const wire::Event event = *wire::DecodeEvent(record.payload);
+      if (event.action_state == wire::ActionState::kRefused) return event;
+    }
+    return std::nullopt;
+  };
+  ASSERT_TRUE(receiver.WaitFor([&](const auto& records) { return refusal(records).has_value(); }));
+  const wire::Event event = *refusal(receiver.records());
+  EXPECT_EQ(event.action_id, "late");
+  EXPECT_EQ(event.detail, "came too late: the ranks switch at step 2, this one is at 3");
   fs_close(run, FS_FINISHED);
 }
 

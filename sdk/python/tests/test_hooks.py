@@ -329,13 +329,15 @@ def test_another_protobuf_loaded_before_or_after(tmp_path, order):
     assert (tmp_path / "a.jsonl").read_text().count('"loss"') >= 2
 
 
-def test_labels_of_the_run_travel(record):
+def test_labels_of_the_run_travel(record, tmp_path):
     model, optimizer = make()
-    monitor, recording = record(model, optimizer, labels={"team": "language", "cluster": "7"})
+    monitor, _ = record(model, optimizer, address=f"file:{tmp_path}/run.fsk", labels={"team": "language", "cluster": "7"})
     models.train(model, optimizer, 1, monitor)
     monitor.close()
-    text = str(recording.lines()[0])
-    assert "team" in text and "language" in text and "cluster" in text, text
+    hello = (tmp_path / "run.fsk").read_bytes()
+    assert all(text in hello for text in (b"team", b"language", b"cluster"))
+    with pytest.raises(TypeError, match="allowed_actions.*labels"):
+        foreshock.watch(model, optimizer, address=f"file:{tmp_path}/other.fsk", label="x")
 
 
 def test_without_the_library_training_goes_on(monkeypatch, capfd):

@@ -88,6 +88,32 @@ def fsdp2_at_every_third(rank, tmp_path):
         assert resets == [] and monitor.unwatched == {}, (resets, monitor.unwatched)
 
 
+COLLECTIVES = ("all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "reduce_scatter_tensor", "broadcast",
+               "broadcast_object_list", "barrier", "gather", "scatter", "reduce", "send", "recv", "all_to_all", "monitored_barrier")
+
+
+def one_rank_has_no_data(rank, tmp_path):
+    """Rank 1 watches and never trains: rank 0 must not wait for it, nor either of them call anything that could."""
+    model = models.nanogpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("a collective")
+
+    kept = {name: getattr(dist, name) for name in COLLECTIVES}
+    for name in COLLECTIVES:
+        setattr(dist, name, refuse)
+    try:
+        monitor = foreshock.watch(model, optimizer, run="ranks", address=f"file:{tmp_path}/rank{rank}.jsonl", **EVERY)
+        if rank == 0:
+            models.train(model, optimizer, 3, monitor)
+        monitor.close()
+        assert monitor.unwatched == {}
+    finally:
+        for name, function in kept.items():
+            setattr(dist, name, function)
+
+
 class ColumnAttention(models.CausalSelfAttention):
     """Half of the heads of models.CausalSelfAttention, as a tensor-parallel rank holds them: separate projections."""
 
@@ -203,6 +229,12 @@ def test_data_parallel(tmp_path, what):
     compare(tmp_path, range(STEPS))
 
 
+def test_a_rank_without_data_holds_up_nobody(tmp_path):
+    two_processes(one_rank_has_no_data, tmp_path)
+    assert sorted(steps_of(tmp_path / "rank0.jsonl")) == [0, 1, 2]
+    assert steps_of(tmp_path / "rank1.jsonl") == {}
+
+
 def test_fsdp2_has_every_layer_in_every_sample(tmp_path):
     two_processes(fsdp2_at_every_third, tmp_path)
     for name in ("False0", "False1", "True0", "True1"):
@@ -228,7 +260,7 @@ def test_tensor_parallel_heads_are_global(tmp_path):
 
 
 def guarded(rank, tmp_path):
-    """Trains 24 steps; writes which layers were normalised in each step's forward."""
+    """Trains until a few steps behind the switch; writes which layers were normalised in each step's forward."""
     from harness import until
 
     torch.manual_seed(0)
@@ -243,8 +275,8 @@ def guarded(rank, tmp_path):
             foreshock.guard(ddp_model, mode=mode)
     with pytest.raises(RuntimeError, match="would clip differently"):
         guard._clip_action(None, [])
-    active = []
-    for step in range(24):
+    active, step, steps = [], 0, 11
+    while step < steps:
         optimizer.zero_grad()
         loss = ddp_model(*halves(step, rank))
         active.append(guard.active_layers())
@@ -254,7 +286,10 @@ def guarded(rank, tmp_path):
         if step == 10:
             (tmp_path / f"waits{rank}").touch()
             until(lambda: monitor.stats()["actions_received"] > 0, "the action")
+            until((tmp_path / "effective").exists, "its step")
+            steps = int((tmp_path / "effective").read_text()) + 5
             dist.barrier()
+        step += 1
     monitor.close()
     (tmp_path / f"active{rank}.json").write_text(json.dumps(active))
 
@@ -269,11 +304,15 @@ def test_the_guard_switches_at_one_step_on_all_ranks(tmp_path, servers):
     until(lambda: not running() or all((tmp_path / f"waits{r}").exists() for r in range(2)), "both ranks at step 10")
     until(lambda: not running() or servers.run_of(server, "two"), "the run")
     assert running(), errors.get()
-    servers.post(server, "/api/v1/runs/two/actions", {"kind": "enable_qk_norm", "effective_step": 15, "layers": [1]})
+    reply = servers.post(server, "/api/v1/runs/two/actions", {"kind": "enable_qk_norm", "layers": [1]})
+    effective = int(reply["action"]["effective_step"])
+    assert effective >= 10 + 20, "ahead of both ranks, by itself"
+    (tmp_path / "new").write_text(str(effective))
+    (tmp_path / "new").rename(tmp_path / "effective")
     for process in ranks:
         process.join(600)
     assert [p.exitcode for p in ranks] == [0, 0], errors.get() if not errors.empty() else "a rank hangs"
     active = [json.loads((tmp_path / f"active{r}.json").read_text()) for r in range(2)]
     assert active[0] == active[1]
     switch = active[0].index([1])
-    assert switch in (15, 16) and all(x == [1] for x in active[0][switch:]) and not any(active[0][:switch])
+    assert switch in (effective, effective + 1) and all(x == [1] for x in active[0][switch:]) and not any(active[0][:switch])

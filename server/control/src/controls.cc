@@ -12,6 +12,7 @@
 #include "action_log.h"
 #include "foreshock/base/logging.h"
 #include "progress.h"
+#include "switch_step.h"
 #include "validate.h"
 
 namespace foreshock::control {
@@ -118,7 +119,16 @@ class ControlsImpl final : public Controls, public store::Observer {
     action.set_kind(request.kind());
     action.set_attempt(attempt.attempt);
     action.set_issuer(request.issuer().empty() ? "operator" : request.issuer());
-    action.set_effective_step(request.effective_step());
+    // Replicas whose models differ part: they switch at one step.
+    const bool together = request.kind() == "enable_qk_norm";
+    const int64_t effective =
+        together ? SwitchStep(attempt, request.effective_step()) : request.effective_step();
+    if (request.expiry_step() > 0 && request.expiry_step() <= effective) {
+      return Status(Code::kInvalidArgument, "expiry_step: " + std::to_string(request.expiry_step()) +
+                                                ", the ranks can switch at " + std::to_string(effective) +
+                                                " at the earliest");
+    }
+    action.set_effective_step(effective);
     action.set_expiry_step(request.expiry_step());
     *action.mutable_layers() = request.layers();
     action.set_value(request.value());

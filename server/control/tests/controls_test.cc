@@ -203,6 +203,36 @@ TEST_F(ControlsTest, OneRankThatTookItCountsMoreThanOneThatRefused) {
   EXPECT_EQ(Only().history_size(), 2);
 }
 
+// Two ranks, ten steps a second, the further one at step 100.
+TEST_F(ControlsTest, RanksSwitchAtOneStepThatNoneHasReached) {
+  Start();
+  const int64_t second = 1'000'000'000;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    wire::Hello hello = tests::SmallHello("run");
+    hello.rank = rank;
+    hello.world_size = 2;
+    hello.incarnation += rank;
+    const auto source = history_.Hello(hello);
+    history_.PutOfRank(source, Loss(50, 4));
+    history_.clock().Advance(std::chrono::nanoseconds(5 * second));
+    history_.PutOfRank(source, Loss(rank == 0 ? 100 : 90, 4));
+  }
+  const auto switch_at = [&](int64_t asked, const char* kind = "enable_qk_norm") {
+    auto request = Ask(kind);
+    request.set_effective_step(asked);
+    const auto reply = controls_->Act(request);
+    EXPECT_TRUE(reply.ok()) << reply.status().ToString();
+    return reply.ok() ? reply->action().effective_step() : -1;
+  };
+  EXPECT_EQ(switch_at(0), 200) << "ten seconds are a hundred steps";
+  EXPECT_EQ(switch_at(120), 200);
+  EXPECT_EQ(switch_at(500), 500);
+  EXPECT_EQ(switch_at(0, "checkpoint"), 0) << "which each rank may take when it hears of it";
+  auto request = Ask("enable_qk_norm");
+  request.set_expiry_step(150);
+  EXPECT_EQ(Refused(request), std::pair(Code::kInvalidArgument, std::string("expiry_step")));
+}
+
 TEST_F(ControlsTest, BadRequestsNameTheirField) {
   Start();
   history_.Put(history_.Hello("run"), Loss(50, 4));

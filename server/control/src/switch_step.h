@@ -1,0 +1,19 @@
+// When the ranks of a run switch together.
+#pragma once
+
+#include <cstdint>
+
+#include "foreshock/server/store/types.h"
+
+namespace foreshock::control {
+
+// Time that an action may need to every rank, and the least number of steps whatever they take.
+inline constexpr double kSwitchSeconds = 10;
+inline constexpr int64_t kSwitchSteps = 20;
+
+// The step at which every rank of the attempt can switch: the furthest rank's last one, and as many more as
+// it takes in kSwitchSeconds at the pace that it has had so far; `asked` where that is later. A rank that
+// hears of it after its step refuses. With one rank: `asked`.
+int64_t SwitchStep(const store::AttemptInfo& attempt, int64_t asked);
+
+}  // namespace foreshock::control
