@@ -232,7 +232,7 @@ def test_data_parallel(tmp_path, what):
 def test_a_rank_without_data_holds_up_nobody(tmp_path):
     two_processes(one_rank_has_no_data, tmp_path)
     assert sorted(steps_of(tmp_path / "rank0.jsonl")) == [0, 1, 2]
-    assert steps_of(tmp_path / "rank1.jsonl") == {}
+    assert not (tmp_path / "rank1.jsonl").exists(), "it never began"
 
 
 def test_fsdp2_has_every_layer_in_every_sample(tmp_path):
