@@ -7,49 +7,17 @@
 #include <atomic>
 #include <cstdint>
 
+#include "allocation_counter.h"
 #include "device_fixture.h"
 #include "recording_support.h"
 
 namespace {
 
-thread_local bool counting = false;
-thread_local int64_t host_calls = 0;
 std::atomic<int64_t> device_calls = 0;
-
-void CountHost() {
-  if (counting) ++host_calls;
-}
 
 }  // namespace
 
 extern "C" {
-// glibc's own entry points, so that counting needs no dlsym (which allocates).
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-
-void* malloc(size_t n) {
-  CountHost();
-  return __libc_malloc(n);
-}
-void* calloc(size_t n, size_t m) {
-  CountHost();
-  return __libc_calloc(n, m);
-}
-void* realloc(void* p, size_t n) {
-  CountHost();
-  return __libc_realloc(p, n);
-}
-void* memalign(size_t a, size_t n) {
-  CountHost();
-  return __libc_memalign(a, n);
-}
-void* aligned_alloc(size_t a, size_t n) {
-  CountHost();
-  return __libc_memalign(a, n);
-}
-
 #define FS_COUNTED(name, parameters, arguments) \
   cudaError_t __real_##name parameters;         \
   cudaError_t __wrap_##name parameters {        \
@@ -117,13 +85,13 @@ TEST(DeviceQuietTest, AStepOnAGpuAllocatesNothing) {
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   };
   for (int64_t t = 0; t < 60; ++t) step(t);
-  EXPECT_GT(host_calls, 0) << "the counter sees what the first steps allocate";
+  EXPECT_GT(allocator_calls, 0) << "the counter sees what the first steps allocate";
   EXPECT_GT(device_calls, 0) << "and the other one too";
-  host_calls = 0;
+  allocator_calls = 0;
   device_calls = 0;
   probed = 0;
   for (int64_t t = 60; t < 120; ++t) step(t);
-  EXPECT_EQ(host_calls, 0);
+  EXPECT_EQ(allocator_calls, 0);
   EXPECT_EQ(device_calls, 0);
   EXPECT_EQ(bad, 0);
   EXPECT_GE(probed, 2 * 15) << "of sampled and other steps";

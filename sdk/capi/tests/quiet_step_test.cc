@@ -1,56 +1,18 @@
 // After warm-up a step neither allocates nor frees, sampled or not. malloc and its kin are counted for the
 // whole process, on the thread that calls the C interface. Not built under sanitizers, which own malloc.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <malloc.h>
 
 #include <atomic>
-#include <cstdlib>
 
+#include "allocation_counter.h"
 #include "recording_support.h"
 #include "toy_model.h"
 
-namespace {
-
-thread_local bool counting = false;
-thread_local int64_t calls = 0;
-
-void Count() {
-  if (counting) ++calls;
-}
-
-}  // namespace
-
-// glibc's own entry points, so that counting needs no dlsym (which allocates).
 extern "C" {
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
 void __libc_free(void*);
 
-void* malloc(size_t n) {
-  Count();
-  return __libc_malloc(n);
-}
-void* calloc(size_t n, size_t m) {
-  Count();
-  return __libc_calloc(n, m);
-}
-void* realloc(void* p, size_t n) {
-  Count();
-  return __libc_realloc(p, n);
-}
-void* memalign(size_t a, size_t n) {
-  Count();
-  return __libc_memalign(a, n);
-}
-void* aligned_alloc(size_t a, size_t n) {
-  Count();
-  return __libc_memalign(a, n);
-}
 void free(void* p) {
-  Count();
+  foreshock::testing::CountAllocatorCall();
   __libc_free(p);
 }
 }
@@ -60,19 +22,19 @@ namespace {
 
 // Counts over one step; the toy model's own step allocates nothing.
 int64_t CallsIn(ToyModel& model, fs_run* run, int64_t t) {
-  calls = 0;
+  allocator_calls = 0;
   counting = true;
   model.Step(run, t);
   counting = false;
-  return calls;
+  return allocator_calls;
 }
 
 TEST(QuietStepTest, TheCounterSeesAllocations) {
-  calls = 0;
+  allocator_calls = 0;
   counting = true;
   std::string* text = new std::string(1000, 'x');
   counting = false;
-  EXPECT_GE(calls, 2);
+  EXPECT_GE(allocator_calls, 2);
   delete text;
 }
 
@@ -93,7 +55,7 @@ TEST(QuietStepTest, NoAllocationAfterWarmUpOverAFile) {
   EXPECT_EQ(sampled, 0);
   EXPECT_EQ(other, 0);
   fs_action action;
-  calls = 0;
+  allocator_calls = 0;
   counting = true;
   EXPECT_EQ(fs_action_poll(run, &action), FS_NONE);
   fs_event(run, FS_EVENT_CHECKPOINT, 120, "ckpt/120");
@@ -101,7 +63,7 @@ TEST(QuietStepTest, NoAllocationAfterWarmUpOverAFile) {
   fs_step_skipped(run);
   fs_step_end(run);
   counting = false;
-  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(allocator_calls, 0);
   EXPECT_EQ(fs_close(run, FS_FINISHED), FS_OK);
   EXPECT_EQ(ReadRecording(dir / "run.fsk").frames.size(), 122u);
 }
@@ -141,11 +103,11 @@ TEST(QuietStepTest, TenThousandForwardsWithoutGradientLeaveNoMemory) {
   fs_step_begin(run, 20);
   fs_attention a = model.Attention();
   a.grad_enabled = 0;
-  calls = 0;
+  allocator_calls = 0;
   counting = true;
   for (int i = 0; i < 10'000; ++i) fs_attention_forward(run, 0, &a);
   counting = false;
-  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(allocator_calls, 0);
   EXPECT_EQ(fs_wants_attention(run, 0), 1);
   fs_close(run, FS_FINISHED);
 }
