@@ -119,17 +119,17 @@ fs_test_servers() {
     fs_as_root install -D -m 644 -t "/$templates" "$FS_TOOLS/$templates"/*.tmpl
 }
 
-fs_fetch_nvcc() (  # a subshell: a failure leaves nothing half made
-  set -e
-  rm -rf "$FS_TOOLS/cuda" "$FS_TOOLS/cuda.part"
-  python3 -m pip install -q --no-deps --no-compile --no-cache-dir --disable-pip-version-check \
-    --target "$FS_TOOLS/cuda.part" "${FS_NVCC_WHEELS[@]}"
-  home=$FS_TOOLS/cuda.part/nvidia/cu13
-  ln -s lib "$home/lib64"  # where nvcc and CMake look for the runtime, under a name without a version
-  ln -s libcudart.so.13 "$home/lib/libcudart.so"
-  chmod +x "$home"/bin/* "$home"/nvvm/bin/*
-  mv "$FS_TOOLS/cuda.part" "$FS_TOOLS/cuda"
-)
+# All of it or nothing: what a failure leaves has another name.
+fs_fetch_nvcc() {
+  local home=$FS_TOOLS/cuda.part/nvidia/cu13
+  rm -rf "$FS_TOOLS/cuda" "$FS_TOOLS/cuda.part" &&
+    python3 -m pip install -q --no-deps --no-compile --no-cache-dir --disable-pip-version-check \
+      --target "$FS_TOOLS/cuda.part" "${FS_NVCC_WHEELS[@]}" &&
+    ln -s lib "$home/lib64" &&  # where nvcc and CMake look for the runtime, under a name without a version
+    ln -s libcudart.so.13 "$home/lib/libcudart.so" &&
+    chmod +x "$home"/bin/* "$home"/nvvm/bin/* &&
+    mv "$FS_TOOLS/cuda.part" "$FS_TOOLS/cuda"
+}
 
 # nvcc, so that CUDA sources are compiled where no GPU is: the machine's own, else one under build/tools (100 MB to fetch).
 fs_nvcc() {
@@ -137,7 +137,7 @@ fs_nvcc() {
   if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then return 0; fi
   if [ ! -x "$home/bin/nvcc" ]; then
     python3 -m pip --version >/dev/null 2>&1 || fs_packages python3-pip
-    fs_stage "nvcc" fs_fetch_nvcc
+    fs_stage "nvcc" fs_fetch_nvcc || return
   fi
   export CUDACXX=$home/bin/nvcc
 }
