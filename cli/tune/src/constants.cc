@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kRule[] = "qk_runaway";
 
-Variant With(const std::string& name, double detect::QkRunawayConstants::* constant, double value) {
+Variant With(const std::string& name, double detect::QkRunawayConstants::*constant, double value) {
   Variant variant{name, {}};
   variant.constants.*constant = value;
   return variant;
@@ -30,8 +30,8 @@ std::vector<std::string> AllOtherRules() {
   return names;
 }
 
-Verdicts Judge(const std::vector<LabelledRun>& runs, const std::vector<std::vector<Spoke>>& tried, size_t variant,
-               size_t without) {
+Verdicts Judge(const std::vector<LabelledRun>& runs, const std::vector<std::vector<Spoke>>& tried,
+               size_t variant, size_t without) {
   Verdicts verdicts;
   verdicts.detector = Variants()[variant].name;
   for (size_t r = 0; r < runs.size(); ++r) {
@@ -40,7 +40,8 @@ Verdicts Judge(const std::vector<LabelledRun>& runs, const std::vector<std::vect
   return verdicts;
 }
 
-size_t Best(const std::vector<LabelledRun>& runs, const std::vector<std::vector<Spoke>>& tried, size_t without) {
+size_t Best(const std::vector<LabelledRun>& runs, const std::vector<std::vector<Spoke>>& tried,
+            size_t without) {
   const auto worth = [&](size_t variant) {
     const Verdicts v = Judge(runs, tried, variant, without);
     return std::tuple(-v.false_alarms, v.caught, Median(v.leads).value_or(0));
@@ -56,21 +57,20 @@ size_t Best(const std::vector<LabelledRun>& runs, const std::vector<std::vector<
 
 const std::vector<Variant>& Variants() {
   using C = detect::QkRunawayConstants;
-  static const std::vector<Variant> variants = {
-      {"as it is", {}},
-      Window("window of 100 steps", 100),
-      Window("window of 400 steps", 400),
-      With("growth over 10 % of the run", &C::growth_share, 0.1),
-      With("growth over 40 % of the run", &C::growth_share, 0.4),
-      With("judged from 6 windows on", &C::young_windows, 6),
-      With("grown up at 3 windows", &C::grown_up_windows, 3),
-      With("grown up at 10 windows", &C::grown_up_windows, 10),
-      With("agreement at 0.3", &C::agreement, 0.3),
-      With("agreement at 1", &C::agreement, 1),
-      With("directed at 8 %", &C::directed, 0.08),
-      With("directed at 30 %", &C::directed, 0.3),
-      With("saturated heads times 0.4", &C::used_to_it, 0.4),
-      With("saturated heads as others", &C::used_to_it, 1)};
+  static const std::vector<Variant> variants = {{"as it is", {}},
+                                                Window("window of 100 steps", 100),
+                                                Window("window of 400 steps", 400),
+                                                With("growth over 10 % of the run", &C::growth_share, 0.1),
+                                                With("growth over 40 % of the run", &C::growth_share, 0.4),
+                                                With("judged from 6 windows on", &C::young_windows, 6),
+                                                With("grown up at 3 windows", &C::grown_up_windows, 3),
+                                                With("grown up at 10 windows", &C::grown_up_windows, 10),
+                                                With("agreement at 0.3", &C::agreement, 0.3),
+                                                With("agreement at 1", &C::agreement, 1),
+                                                With("directed at 8 %", &C::directed, 0.08),
+                                                With("directed at 30 %", &C::directed, 0.3),
+                                                With("saturated heads times 0.4", &C::used_to_it, 0.4),
+                                                With("saturated heads as others", &C::used_to_it, 1)};
   return variants;
 }
 
@@ -82,7 +82,9 @@ Result<std::vector<Spoke>> TryConstants(const std::string& path, const LabelledR
     options.disabled_rules = AllOtherRules();
     options.qk_runaway = variant.constants;
     // Collect has told of what is odd in the recording.
-    Player player(options, [&](const alert::AlertEvent& event) { told.events.push_back(event); }, [](const std::string&) {});
+    Player player(
+        options, [&](const alert::AlertEvent& event) { told.events.push_back(event); },
+        [](const std::string&) {});
     std::vector<std::string> warnings;
     FS_RETURN_IF_ERROR(ReadRecording(path, &player, &warnings));
     player.Finish();
@@ -91,13 +93,16 @@ Result<std::vector<Spoke>> TryConstants(const std::string& path, const LabelledR
   return spoke;
 }
 
-std::vector<Verdicts> JudgeConstants(const std::vector<LabelledRun>& runs, const std::vector<std::vector<Spoke>>& tried) {
+std::vector<Verdicts> JudgeConstants(const std::vector<LabelledRun>& runs,
+                                     const std::vector<std::vector<Spoke>>& tried) {
   std::vector<Verdicts> all;
-  for (size_t variant = 0; variant < Variants().size(); ++variant) all.push_back(Judge(runs, tried, variant, runs.size()));
+  for (size_t variant = 0; variant < Variants().size(); ++variant)
+    all.push_back(Judge(runs, tried, variant, runs.size()));
   return all;
 }
 
-Verdicts LeaveOneOutConstants(const std::vector<LabelledRun>& runs, const std::vector<std::vector<Spoke>>& tried) {
+Verdicts LeaveOneOutConstants(const std::vector<LabelledRun>& runs,
+                              const std::vector<std::vector<Spoke>>& tried) {
   Verdicts verdicts;
   verdicts.detector = "qk_runaway, its constants";
   for (size_t r = 0; r < runs.size(); ++r) Add(runs[r], tried[r][Best(runs, tried, r)], &verdicts);

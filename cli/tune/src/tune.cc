@@ -2,8 +2,8 @@
 
 #include <ostream>
 
-#include "foreshock/base/file.h"
 #include "constants.h"
+#include "foreshock/base/file.h"
 #include "foreshock/server/rules/rules_file.h"
 #include "print.h"
 
@@ -25,7 +25,8 @@ Status TryConstantsOnAll(const TuneOptions& options, std::ostream& progress, Tun
   return {};
 }
 
-Result<TuneResult> Tune(const TuneOptions& options, std::vector<std::string>* warnings, std::ostream& progress) {
+Result<TuneResult> Tune(const TuneOptions& options, std::vector<std::string>* warnings,
+                        std::ostream& progress) {
   FS_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(PosixFileSystem(), options.labels_path));
   auto labels = ParseLabels(text);
   if (!labels.ok()) return labels.status().Annotate(options.labels_path);

@@ -36,7 +36,8 @@ TEST(Constants, OneOfThemDiffersInEachVariant) {
     const detect::QkRunawayConstants& c = Variants()[v].constants;
     EXPECT_EQ((c.window_steps != usual.window_steps) + (c.growth_share != usual.growth_share) +
                   (c.young_windows != usual.young_windows) + (c.grown_up_windows != usual.grown_up_windows) +
-                  (c.agreement != usual.agreement) + (c.directed != usual.directed) + (c.used_to_it != usual.used_to_it),
+                  (c.agreement != usual.agreement) + (c.directed != usual.directed) +
+                  (c.used_to_it != usual.used_to_it),
               1)
         << Variants()[v].name;
   }
@@ -45,15 +46,17 @@ TEST(Constants, OneOfThemDiffersInEachVariant) {
 TEST(Constants, ARunIsJudgedByWhatIsBestForTheOthers) {
   // Variant 3 is early on both collapses, and falsely alarmed by the healthy run alone.
   const std::vector<LabelledRun> runs = {CollapseAt(100), CollapseAt(100), Healthy()};
-  const std::vector<std::vector<Spoke>> tried = {Said(At(50), 3, At(10)), Said(At(50), 3, At(10)), Said({}, 3, False())};
+  const std::vector<std::vector<Spoke>> tried = {Said(At(50), 3, At(10)), Said(At(50), 3, At(10)),
+                                                 Said({}, 3, False())};
   const auto each = JudgeConstants(runs, tried);
   ASSERT_EQ(each.size(), Variants().size());
   EXPECT_EQ(each[0].leads, (std::vector<double>{0.5, 0.5}));
   EXPECT_EQ(each[3].leads, (std::vector<double>{0.9, 0.9}));
   EXPECT_EQ(each[3].false_alarms, 1);
   const Verdicts left_out = LeaveOneOutConstants(runs, tried);
-  EXPECT_EQ(left_out.leads, (std::vector<double>{0.5, 0.5}));  // the healthy run was among the others: variant 3 is out
-  EXPECT_EQ(left_out.false_alarms, 1);                         // of it alone nobody knew
+  EXPECT_EQ(left_out.leads,
+            (std::vector<double>{0.5, 0.5}));  // the healthy run was among the others: variant 3 is out
+  EXPECT_EQ(left_out.false_alarms, 1);         // of it alone nobody knew
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Replaces malloc and its kin in the test that includes it, and counts their calls on threads that ask for it. For
-// one source of one program; not under sanitizers, which own malloc.
+// Replaces malloc and its kin in the test that includes it, and counts their calls on threads that ask for
+// it. For one source of one program; not under sanitizers, which own malloc.
 #pragma once
 
 #include <malloc.h>

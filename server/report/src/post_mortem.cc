@@ -96,6 +96,11 @@ std::string Checkpoint(const alert::AlertRecord& origin) {
   return text;
 }
 
+bool IsOfServer(const RunData& run, const std::string& action_id) {
+  return std::any_of(run.actions.begin(), run.actions.end(),
+                     [&](const v1::ActionRecord& record) { return record.action().id() == action_id; });
+}
+
 std::string Done(const RunData& run) {
   std::string text;
   const auto add = [&](int64_t step, const std::string& what, const std::string& layers,
@@ -109,12 +114,14 @@ std::string Done(const RunData& run) {
         LayersText(record.action().layers()), EffectText(record));
   }
   for (const wire::Event& event : run.events) {
-    // The trainer's own guard tells what came of its switch in a later event of its own.
+    // The trainer's own guard tells what came of its switch in a later event, under an id of its own.
     const bool measured = event.logit_before || event.logit_after;
-    const bool own = event.kind == wire::EventKind::kAction && measured && event.action_id.empty();
+    const bool own = event.kind == wire::EventKind::kAction && measured && !IsOfServer(run, event.action_id);
     if (event.kind == wire::EventKind::kGuard || own) {
-      add(event.step, (own ? "" : "guard ") + Escape(event.detail), LayersText(event.layers),
-          measured ? EffectText(event) : "");
+      const std::string what = own ? Escape(event.action) + "</b> " +
+                                         StateName(static_cast<v1::ActionState>(event.action_state)) + "<b>"
+                                   : "guard " + Escape(event.detail);
+      add(event.step, what, LayersText(event.layers), measured ? EffectText(event) : "");
     }
   }
   return text.empty() ? "nothing" : text;

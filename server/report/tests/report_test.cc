@@ -65,7 +65,10 @@ class ReportTest : public testing::Test {
         event.step = step;
         history_.Put(source, event);
         event.kind = wire::EventKind::kAction;  // as a guard tells it: what came of the switch, later
-        event.detail = "enable_qk_norm effective";
+        event.detail = "the logits fell";
+        event.action_id = "guard-" + std::to_string(guard);
+        event.action = "enable_qk_norm";
+        event.action_state = wire::ActionState::kEffective;
         event.logit_before = 180;
         event.logit_after = 3.5f;
         history_.Put(source, event);
@@ -158,7 +161,7 @@ TEST_F(ReportTest, TellsWhatHappenedToARunThatWentWrong) {
   Write("late", 1000, 300, 700);
   const std::string late = Page({"late"});
   EXPECT_NE(late.find("<b>guard on</b>, layers all</div>"), std::string::npos);
-  EXPECT_NE(late.find("<b>enable_qk_norm effective</b>, layers all; largest logit 180 → 3.5"),
+  EXPECT_NE(late.find("<b>enable_qk_norm</b> effective<b></b>, layers all; largest logit 180 → 3.5"),
             std::string::npos);
 }
 

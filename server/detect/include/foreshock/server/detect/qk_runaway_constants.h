@@ -1,5 +1,6 @@
 // The inner constants of qk_runaway. `foreshock tune --constants` tries others; everybody else takes these.
-// docs/rules/qk_runaway.md says what the rule does with them, docs/design/2026-11-29-detection.md how they came about.
+// docs/rules/qk_runaway.md says what the rule does with them, docs/design/2026-11-29-detection.md how they
+// came about.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 namespace foreshock::detect {
 
 struct QkRunawayConstants {
-  // Growth is measured over so many steps, about the memory of common optimizers (beta2 0.99 to 0.999), or over 5 %
-  // of the run's age where that is longer.
+  // Growth is measured over so many steps, about the memory of common optimizers (beta2 0.99 to 0.999), or
+  // over 5 % of the run's age where that is longer.
   int64_t window_steps = 200;
   // The lead over the median head is measured over this share of the run's age.
   double growth_share = 0.2;
