@@ -65,6 +65,13 @@ class KeyReader {
   uint32_t U32() { return static_cast<uint32_t>(Number(4)); }
   uint64_t U64() { return Number(8); }
   int64_t Step() { return static_cast<int64_t>(U64() ^ kSignBit); }
+  // Run, attempt and rank; the incarnation stands elsewhere.
+  template <typename Id>
+  void Source(Id* id) {
+    id->run = U32();
+    id->attempt = U32();
+    id->rank = U32();
+  }
   std::string_view Name() {
     const size_t length = Number(2);
     if (!ok_ || rest_.size() < length) {
@@ -129,9 +136,7 @@ void AppendColumnPrefix(uint16_t signal, std::string* group_key) {
   group_key->push_back(static_cast<char>(signal));
 }
 void AppendColumn(const ColumnName& name, std::string* group_key) {
-  AppendColumnPrefix(name.signal, group_key);
-  const uint32_t layer = name.layer.value_or(kNoLayer);
-  for (int shift = 24; shift >= 0; shift -= 8) group_key->push_back(static_cast<char>(layer >> shift));
+  AppendRollupColumn(name.signal, name.layer, group_key);
   group_key->push_back(static_cast<char>(name.variant));
 }
 std::string RollupPrefix(Table table, const FramesOf& source, uint32_t level) {
@@ -190,9 +195,7 @@ namespace {
 std::optional<FrameKeyParts> ParseFrame(std::string_view key, Table table) {
   KeyReader r(key, table);
   FrameKeyParts parts;
-  parts.source.run = r.U32();
-  parts.source.attempt = r.U32();
-  parts.source.rank = r.U32();
+  r.Source(&parts.source);
   parts.step = r.Step();
   parts.source.incarnation = r.U32();
   parts.seq = r.U64();
@@ -219,9 +222,7 @@ std::optional<FrameKeyParts> ParseKeptKey(std::string_view key) { return ParseFr
 std::optional<GroupKeyParts> ParseGroupKey(std::string_view key) {
   KeyReader r(key, Table::kGroup);
   GroupKeyParts parts;
-  parts.source.run = r.U32();
-  parts.source.attempt = r.U32();
-  parts.source.rank = r.U32();
+  r.Source(&parts.source);
   parts.first_step = r.Step();
   parts.seal = r.U32();
   if (!r.at_end()) return std::nullopt;
@@ -243,9 +244,7 @@ std::optional<ColumnName> ParseColumn(std::string_view chunk_key) {
 std::optional<RollupKeyParts> ParseRollupKeyParts(std::string_view key) {
   KeyReader r(key, Table::kRollup);
   RollupKeyParts parts;
-  parts.source.run = r.U32();
-  parts.source.attempt = r.U32();
-  parts.source.rank = r.U32();
+  r.Source(&parts.source);
   parts.level = r.U32();
   parts.first_step = r.Step();
   if (!r.at_end()) return std::nullopt;
@@ -284,9 +283,7 @@ std::optional<FrameKeyParts> ParseSourceKey(std::string_view key) {
   if (first != 'S' && first != 'C' && first != 'Q') return std::nullopt;
   KeyReader r(key, static_cast<Table>(first));
   FrameKeyParts parts;
-  parts.source.run = r.U32();
-  parts.source.attempt = r.U32();
-  parts.source.rank = r.U32();
+  r.Source(&parts.source);
   parts.source.incarnation = r.U32();
   if (first == 'Q') parts.seq = r.U64();
   if (!r.at_end()) return std::nullopt;
