@@ -6,7 +6,6 @@
 #include <limits>
 #include <numeric>
 
-#include "foreshock/base/catalogue.h"
 #include "word_codec.h"
 
 namespace foreshock::store {
@@ -91,6 +90,12 @@ void RollupSum::Add(float value) {
   Add(value, value, value, 1);
 }
 
+void RollupSum::Add(const RollupColumn& column, size_t entry) {
+  const int64_t values = column.counts[entry];
+  Add(column.mins[entry], static_cast<double>(column.means[entry]) * static_cast<double>(values),
+      column.maxes[entry], values);
+}
+
 void RollupSum::Add(float other_min, double other_sum, float other_max, int64_t other_count) {
   if (other_count <= 0) return;
   min = count == 0 ? other_min : std::min(min, other_min);
@@ -101,6 +106,13 @@ void RollupSum::Add(float other_min, double other_sum, float other_max, int64_t 
 
 float RollupSum::mean() const {
   return count == 0 ? kNanValue : static_cast<float>(sum / static_cast<double>(count));
+}
+
+std::optional<float> CountedValue(const SignalInfo* info, const wire::Series& series, size_t head) {
+  if (!series.has(head)) return std::nullopt;
+  if (info == nullptr) return series.values[head];
+  const auto shown = DisplayValue(*info, series.values[head], series.weight(head));
+  return shown ? std::optional(static_cast<float>(*shown)) : std::nullopt;
 }
 
 void RollupBuilder::AddSteps(int64_t first, int64_t last, int64_t rows) {
@@ -153,10 +165,7 @@ void RollupBuilder::Add(const wire::Series& series) {
   std::vector<size_t> places;
   std::vector<RollupSum>& bucket = Place({series.signal, series.layer}, series.heads, &places);
   for (size_t i = 0; i < series.count(); ++i) {
-    if (!series.has(i)) continue;
-    const auto shown = info == nullptr ? std::optional<double>(series.values[i])
-                                       : DisplayValue(*info, series.values[i], series.weight(i));
-    if (shown) bucket[places[i]].Add(static_cast<float>(*shown));
+    if (const auto value = CountedValue(info, series, i)) bucket[places[i]].Add(*value);
   }
 }
 
@@ -165,12 +174,7 @@ void RollupBuilder::Add(const Name& name, const RollupColumn& column) {
   std::vector<RollupSum>& bucket = Place(name, column.heads, &places);
   size_t at = 0;
   for (size_t b = 0; b < column.buckets; ++b) {
-    for (const size_t place : places) {
-      const int64_t count = column.counts[at];
-      bucket[place].Add(column.mins[at], static_cast<double>(column.means[at]) * static_cast<double>(count),
-                        column.maxes[at], count);
-      ++at;
-    }
+    for (const size_t place : places) bucket[place].Add(column, at++);
   }
 }
 

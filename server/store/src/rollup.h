@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "column.h"
+#include "foreshock/base/catalogue.h"
 #include "foreshock/base/result.h"
 #include "foreshock/server/store/types.h"
 #include "foreshock/wire/types.h"
@@ -48,9 +49,17 @@ struct RollupSum {
   double sum = 0;
   int64_t count = 0;
   void Add(float value);
-  void Add(float other_min, double other_sum, float other_max, int64_t other_count);
+  // One of a column's buckets x heads.
+  void Add(const RollupColumn& column, size_t entry);
   float mean() const;
+
+ private:
+  void Add(float other_min, double other_sum, float other_max, int64_t other_count);
 };
+
+// The value that counts of a series' head (or of a scalar, 0): as people read it; nullopt where it is
+// missing.
+std::optional<float> CountedValue(const SignalInfo* info, const wire::Series& series, size_t head);
 
 // Gathers one block.
 class RollupBuilder {

@@ -1,7 +1,6 @@
 // Reading a series at a resolution: from the highest level of rollups that fits, and what they do not cover
 // from the levels below.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "foreshock/base/catalogue.h"
@@ -59,6 +58,117 @@ class Gatherer {
   std::vector<Bucket> buckets_;
 };
 
+// Walks down the levels of one series.
+class Reader {
+ public:
+  Reader(const FrameSource& source, const FramesOf& of, const SeriesQuery& query, Gatherer* gather)
+      : source_(source), of_(of), query_(query), gather_(gather) {}
+
+  // Blocks that lie within [from, to], and between them what the levels below have; level 0: the frames.
+  Status Walk(uint32_t level, int64_t from, int64_t to) {
+    if (from > to) return OkStatus();
+    if (level == 0) return Frames(from, to);
+    FS_ASSIGN_OR_RETURN(const auto blocks, BlocksWithin(level, from, to));
+    int64_t next = from;
+    for (const auto& [first, spans] : blocks) {
+      if (first > next) FS_RETURN_IF_ERROR(Walk(level - 1, next, first - 1));
+      FS_RETURN_IF_ERROR(Block(level, first, spans));
+      if (spans.last.back() == kLastStep) return OkStatus();
+      next = spans.last.back() + 1;
+    }
+    return Walk(level - 1, next, to);
+  }
+
+ private:
+  using Blocks = std::vector<std::pair<int64_t, RollupSpans>>;  // by first step
+
+  Result<Blocks> BlocksWithin(uint32_t level, int64_t from, int64_t to) const {
+    Blocks blocks;
+    Status trouble;
+    FS_RETURN_IF_ERROR(source_.view().Scan(
+        RollupPrefix(Table::kRollup, of_, level), RollupKey(Table::kRollup, of_, level, from),
+        [&](std::string_view key, std::string_view value) {
+          const auto first = ParseRollupKey(key);
+          Result<RollupSpans> spans = RollupSpans::Decode(value);
+          trouble = spans.status();
+          if (!first || !trouble.ok() || *first > to || spans->last.back() > to) return false;
+          blocks.emplace_back(*first, std::move(spans).value());
+          return true;
+        }));
+    FS_RETURN_IF_ERROR(trouble);
+    return blocks;
+  }
+
+  Status Block(uint32_t level, int64_t first, const RollupSpans& spans) {
+    std::string key = RollupKey(Table::kRollupColumn, of_, level, first);
+    AppendRollupColumn(query_.signal, query_.layer, &key);
+    const Result<std::string> bytes = source_.view().Get(key);
+    if (bytes.status().code() == Code::kNotFound) return OkStatus();
+    if (!bytes.ok()) return bytes.status();
+    FS_ASSIGN_OR_RETURN(const RollupColumn column, RollupColumn::Decode(*bytes));
+    if (column.buckets != spans.size()) return Status(Code::kDataLoss, "rollup: a column of another block");
+    size_t entry = 0;
+    for (size_t b = 0; b < spans.size(); ++b) {
+      gather_->Start(spans.first[b], spans.last[b], static_cast<uint64_t>(spans.rows[b]));
+      for (size_t i = 0; i < column.width(); ++i, ++entry) {
+        RollupSum* const sum = gather_->Of(column.heads.empty() ? 0 : column.heads[i]);
+        if (sum != nullptr) sum->Add(column, entry);
+      }
+    }
+    return OkStatus();
+  }
+
+  Status Frames(int64_t from, int64_t to) {
+    SeriesQuery part = query_;
+    part.from_step = from, part.to_step = to;
+    return EachPointOf(source_, part, [&](const SeriesPoint& point) {
+      const wire::Series& s = point.series;
+      if (s.values_per_head != 1 || s.layer != query_.layer) return true;
+      gather_->Start(point.step, point.step, 1);
+      for (size_t i = 0; i < s.count(); ++i) {
+        if (!s.has(i)) continue;
+        RollupSum* const sum = gather_->Of(s.heads.empty() ? 0 : s.heads[i]);
+        const auto value = CountedValue(info_, s, i);
+        if (value && sum != nullptr) sum->Add(*value);
+      }
+      return true;
+    });
+  }
+
+  const FrameSource& source_;
+  const FramesOf of_;
+  const SeriesQuery& query_;
+  Gatherer* const gather_;
+  const SignalInfo* const info_ = FindSignal(query_.signal);
+};
+
+// Frames within the query's steps, about: groups that lie in it in part count whole.
+uint64_t RowsWithin(const Layouts::Look& look, const SeriesQuery& query) {
+  const SealedGroups& groups = *look.groups;
+  const uint64_t open = query.to_step >= look.open_from ? look.open_frames : 0;
+  const bool whole =
+      groups.empty() || (query.from_step <= groups[0].first && query.to_step >= groups.back().last_so_far);
+  if (whole) return open + groups.rows();
+  uint64_t rows = open;
+  for (const SealedGroup& group : groups) {
+    if (group.last >= query.from_step && group.first <= query.to_step) rows += group.rows;
+  }
+  return rows;
+}
+
+RollupBucket Finished(Bucket bucket, size_t heads) {
+  bucket.sums.resize(heads);
+  RollupBucket out;
+  out.first_step = bucket.first, out.last_step = bucket.last, out.steps = bucket.rows;
+  for (const RollupSum& sum : bucket.sums) {
+    out.counts.push_back(static_cast<uint64_t>(sum.count));
+    out.min.push_back(sum.count == 0 ? std::nanf("") : sum.min);
+    out.mean.push_back(sum.mean());
+    out.max.push_back(sum.count == 0 ? std::nanf("") : sum.max);
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<Rollup> StoreImpl::ReadRollup(const SeriesQuery& query) const {
@@ -67,106 +177,18 @@ Result<Rollup> StoreImpl::ReadRollup(const SeriesQuery& query) const {
   Rollup out;
   out.layer = query.layer;
   if (query.from_step > query.to_step) return out;
-  FS_ASSIGN_OR_RETURN(Layouts::Look look, layouts_.See({place.run, place.attempt, place.rank}));
   const FramesOf of{place.run, place.attempt, place.rank};
-  const SealedGroups& groups = *look.groups;
-  const bool whole =
-      groups.empty() || (query.from_step <= groups[0].first && query.to_step >= groups.back().last_so_far);
-  uint64_t rows = query.to_step >= look.open_from ? look.open_frames : 0;
-  if (whole) {
-    rows += groups.rows();
-  } else {
-    for (const SealedGroup& group : groups) {
-      if (group.last >= query.from_step && group.first <= query.to_step) rows += group.rows;
-    }
-  }
+  FS_ASSIGN_OR_RETURN(Layouts::Look look, layouts_.See(of));
+  const uint64_t rows = RowsWithin(look, query);
   const uint64_t wanted = std::max<uint64_t>((rows + query.max_points - 1) / query.max_points, 1);
   uint32_t level = kRollupLevels;
   while (level > 0 && kRowsOfLevel[level] > wanted) --level;
   const FrameSource source(std::move(look), of);
   Gatherer gather(query.heads, wanted);
-  const SignalInfo* info = FindSignal(query.signal);
-
-  const auto raw = [&](int64_t from, int64_t to) -> Status {
-    SeriesQuery part = query;
-    part.from_step = from, part.to_step = to;
-    return EachPointOf(source, part, [&](const SeriesPoint& point) {
-      const wire::Series& s = point.series;
-      if (s.values_per_head != 1 || s.layer != query.layer) return true;
-      gather.Start(point.step, point.step, 1);
-      for (size_t i = 0; i < s.count(); ++i) {
-        if (!s.has(i)) continue;
-        const auto shown = info == nullptr ? std::optional<double>(s.values[i])
-                                           : DisplayValue(*info, s.values[i], s.weight(i));
-        RollupSum* const sum = gather.Of(s.heads.empty() ? 0 : s.heads[i]);
-        if (shown && sum != nullptr) sum->Add(static_cast<float>(*shown));
-      }
-      return true;
-    });
-  };
-  const auto block = [&](uint32_t at, int64_t first, const RollupSpans& spans) -> Status {
-    std::string key = RollupKey(Table::kRollupColumn, of, at, first);
-    AppendRollupColumn(query.signal, query.layer, &key);
-    const Result<std::string> bytes = source.view().Get(key);
-    if (bytes.status().code() == Code::kNotFound) return OkStatus();
-    if (!bytes.ok()) return bytes.status();
-    FS_ASSIGN_OR_RETURN(const RollupColumn column, RollupColumn::Decode(*bytes));
-    if (column.buckets != spans.size()) return Status(Code::kDataLoss, "rollup: a column of another block");
-    size_t entry = 0;
-    for (size_t b = 0; b < spans.size(); ++b) {
-      gather.Start(spans.first[b], spans.last[b], static_cast<uint64_t>(spans.rows[b]));
-      for (size_t i = 0; i < column.width(); ++i, ++entry) {
-        RollupSum* const sum = gather.Of(column.heads.empty() ? 0 : column.heads[i]);
-        const int64_t count = column.counts[entry];
-        if (sum == nullptr) continue;
-        sum->Add(column.mins[entry], static_cast<double>(column.means[entry]) * static_cast<double>(count),
-                 column.maxes[entry], count);
-      }
-    }
-    return OkStatus();
-  };
-  // Blocks that lie within [from, to], and between them what the levels below have.
-  const std::function<Status(uint32_t, int64_t, int64_t)> walk = [&](uint32_t at, int64_t from,
-                                                                     int64_t to) -> Status {
-    if (from > to) return OkStatus();
-    if (at == 0) return raw(from, to);
-    std::vector<std::pair<int64_t, RollupSpans>> blocks;
-    Status trouble;
-    FS_RETURN_IF_ERROR(
-        source.view().Scan(RollupPrefix(Table::kRollup, of, at), RollupKey(Table::kRollup, of, at, from),
-                           [&](std::string_view key, std::string_view value) {
-                             const auto first = ParseRollupKey(key);
-                             Result<RollupSpans> spans = RollupSpans::Decode(value);
-                             trouble = spans.status();
-                             if (!first || !trouble.ok() || *first > to || spans->last.back() > to)
-                               return false;
-                             blocks.emplace_back(*first, std::move(spans).value());
-                             return true;
-                           }));
-    FS_RETURN_IF_ERROR(trouble);
-    int64_t next = from;
-    for (const auto& [first, spans] : blocks) {
-      if (first > next) FS_RETURN_IF_ERROR(walk(at - 1, next, first - 1));
-      FS_RETURN_IF_ERROR(block(at, first, spans));
-      if (spans.last.back() == kLastStep) return OkStatus();
-      next = spans.last.back() + 1;
-    }
-    return walk(at - 1, next, to);
-  };
-  FS_RETURN_IF_ERROR(walk(level, query.from_step, query.to_step));
-
+  FS_RETURN_IF_ERROR(Reader(source, of, query, &gather).Walk(level, query.from_step, query.to_step));
   out.heads = gather.heads();
-  for (Bucket& bucket : gather.buckets()) {
-    bucket.sums.resize(out.heads.size());
-    RollupBucket& b = out.buckets.emplace_back();
-    b.first_step = bucket.first, b.last_step = bucket.last, b.steps = bucket.rows;
-    for (const RollupSum& sum : bucket.sums) {
-      b.counts.push_back(static_cast<uint64_t>(sum.count));
-      b.min.push_back(sum.count == 0 ? std::nanf("") : sum.min);
-      b.mean.push_back(sum.mean());
-      b.max.push_back(sum.count == 0 ? std::nanf("") : sum.max);
-    }
-  }
+  for (Bucket& bucket : gather.buckets())
+    out.buckets.push_back(Finished(std::move(bucket), out.heads.size()));
   return out;
 }
 
