@@ -46,7 +46,7 @@ set(FORESHOCK_LAYERS
   "server/http -> proto/json"
   "server/notify -> server/alert server/alert_core server/store server/http proto/json"
   "server/control -> server/ingest server/alert server/detect server/store server/upkeep proto/rpc proto/wire proto/messages server/auth"
-  "server/remote_write -> server/http server/store proto/wire"
+  "server/remote_write -> server/export server/http server/store proto/wire"
   "server/export -> server/store server/alert server/alert_core server/detect proto/wire"
   "server/report -> server/store server/alert server/alert_core server/detect proto/wire proto/json proto/messages"
   "server/query -> proto/rpc proto/wire proto/messages proto/json server/store server/alert server/alert_core server/detect server/auth"

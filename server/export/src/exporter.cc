@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "families.h"
-#include "head_stats.h"
+#include "foreshock/server/export/head_stats.h"
 #include "live_runs.h"
 
 namespace foreshock::exporter {

@@ -1,4 +1,4 @@
-#include "head_stats.h"
+#include "foreshock/server/export/head_stats.h"
 
 #include <algorithm>
 #include <cmath>

@@ -115,6 +115,7 @@ class RemoteWriterImpl final : public RemoteWriter, private store::Observer {
     queued_bytes_ = 0;
     sending_ = true;
     for (const std::string& run : forget_) {
+      known_series_ -= series_[run].size();
       series_.erase(run);
       newest_ms_.erase(run);
     }
