@@ -15,7 +15,11 @@ std::function<void(const YAML::Node&)> Into(T* field) {
   return [field](const YAML::Node& node) { *field = node.as<T>(); };
 }
 
-// What is wrong with one of a map's entries, said with its name.
+std::string Shown(const YAML::Node& node) {
+  return node.IsScalar() ? "'" + node.Scalar() + "'" : "not a single value";
+}
+
+// What is wrong with one of a map's entries.
 class BadEntry : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -23,16 +27,19 @@ class BadEntry : public std::runtime_error {
 
 using Readers = std::map<std::string, std::function<void(const YAML::Node&)>>;
 
+// BadEntry: with the entry's name before what is wrong, also of maps within it.
 void ReadMap(const YAML::Node& node, const Readers& readers) {
-  if (!node.IsMap()) throw BadEntry("must be a map");
+  if (!node.IsMap()) throw BadEntry("not a map of options");
   for (const auto& entry : node) {
     const std::string name = entry.first.as<std::string>();
     const auto reader = readers.find(name);
     if (reader == readers.end()) throw BadEntry(name + ": unknown option");
     try {
       reader->second(entry.second);
+    } catch (const BadEntry& e) {
+      throw BadEntry(name + ": " + e.what());
     } catch (const YAML::Exception&) {
-      throw BadEntry(name + ": not of the right kind");
+      throw BadEntry(name + ": " + Shown(entry.second) + ", not of the right kind");
     }
   }
 }
@@ -43,7 +50,7 @@ void ReadRelabelRule(const YAML::Node& node, remote_write::RelabelRule* rule) {
                     const auto name = value.as<std::string>();
                     const auto action = remote_write::ParseRelabelAction(name);
                     if (!action) {
-                      throw BadEntry("action: '" + name +
+                      throw BadEntry("'" + name +
                                      "', must be replace, keep, drop, labeldrop, labelkeep or labelmap");
                     }
                     rule->action = *action;
@@ -63,12 +70,12 @@ void ReadRemoteWrite(const YAML::Node& node, remote_write::RemoteWriteOptions* o
                  {"max_queued_bytes", Into(&o->max_queued_bytes)},
                  {"samples_per_request", Into(&o->samples_per_request)},
                  {"relabel", [o](const YAML::Node& rules) {
-                    if (!rules.IsSequence()) throw BadEntry("relabel: must be a list of rules");
+                    if (!rules.IsSequence()) throw BadEntry("must be a list of rules");
                     for (const auto& rule : rules) ReadRelabelRule(rule, &o->relabel.emplace_back());
                   }}});
 }
 
-std::map<std::string, std::function<void(const YAML::Node&)>> Fields(AppOptions* o) {
+Readers Fields(AppOptions* o) {
   return {
       {"data_folder", Into(&o->data_folder)},
       {"grpc_address", Into(&o->grpc_address)},
@@ -108,35 +115,13 @@ std::map<std::string, std::function<void(const YAML::Node&)>> Fields(AppOptions*
       {"write_buffer_bytes", Into(&o->write_buffer_bytes)},
       {"metrics_per_head", Into(&o->metrics_per_head)},
       {"remote_write", [o](const YAML::Node& node) { ReadRemoteWrite(node, &o->remote_write); }},
+      {"log_level",
+       [o](const YAML::Node& node) {
+         const Result<LogLevel> level = ParseLogLevel(node.as<std::string>());
+         if (!level.ok()) throw BadEntry(level.status().message());
+         o->log_level = *level;
+       }},
   };
-}
-
-std::string Shown(const YAML::Node& node) {
-  return node.IsScalar() ? "'" + node.Scalar() + "'" : "not a single value";
-}
-
-Status ReadEntries(const std::string& path, const YAML::Node& root, AppOptions* options) {
-  auto fields = Fields(options);
-  for (const auto& entry : root) {
-    const std::string name = entry.first.as<std::string>();
-    if (name == "log_level") {
-      const Result<LogLevel> level = ParseLogLevel(entry.second.as<std::string>());
-      if (!level.ok()) return level.status().Annotate(path + ": log_level");
-      options->log_level = *level;
-      continue;
-    }
-    const auto field = fields.find(name);
-    if (field == fields.end()) return Status(Code::kInvalidArgument, path + ": " + name + ": unknown option");
-    try {
-      field->second(entry.second);
-    } catch (const BadEntry& e) {
-      return Status(Code::kInvalidArgument, path + ": " + name + ": " + e.what());
-    } catch (const YAML::Exception&) {
-      return Status(Code::kInvalidArgument,
-                    path + ": " + name + ": " + Shown(entry.second) + ", not of the right kind");
-    }
-  }
-  return OkStatus();
 }
 
 }  // namespace
@@ -146,9 +131,9 @@ Status ReadConfigFile(const std::string& path, AppOptions* options) {
   try {
     const YAML::Node root = YAML::Load(text);
     if (root.IsNull()) return OkStatus();
-    if (!root.IsMap()) return Status(Code::kInvalidArgument, path + ": not a map of options");
-    return ReadEntries(path, root, options);
-  } catch (const YAML::Exception& e) {
+    ReadMap(root, Fields(options));
+    return OkStatus();
+  } catch (const std::runtime_error& e) {  // BadEntry, or YAML's
     return Status(Code::kInvalidArgument, path + ": " + e.what());
   }
 }

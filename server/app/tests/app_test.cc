@@ -108,6 +108,25 @@ TEST(ConfigFile, GoodAndBad) {
   EXPECT_EQ(refusal("merge_wait_seconds: soon\n"), "merge_wait_seconds: 'soon', not of the right kind");
   EXPECT_EQ(refusal("merge_wait_seconds: [1]\n"),
             "merge_wait_seconds: not a single value, not of the right kind");
+  const std::string section =
+      "remote_write:\n  url: http://127.0.0.1:9090/api/v1/write\n  per_head: true\n"
+      "  labels: {site: a}\n  relabel:\n  - action: drop\n    source_labels: [run]\n    regex: try-.*\n";
+  ASSERT_TRUE(read(section, &options).ok());
+  EXPECT_EQ(options.remote_write.url, "http://127.0.0.1:9090/api/v1/write");
+  EXPECT_TRUE(options.remote_write.per_head);
+  EXPECT_EQ(options.remote_write.labels.at("site"), "a");
+  ASSERT_EQ(options.remote_write.relabel.size(), 1u);
+  EXPECT_EQ(options.remote_write.relabel[0].action, remote_write::RelabelAction::kDrop);
+  EXPECT_EQ(options.remote_write.relabel[0].source_labels, std::vector<std::string>{"run"});
+  EXPECT_EQ(options.remote_write.relabel[0].regex, "try-.*");
+  EXPECT_EQ(refusal("remote_write: http://a\n"), "remote_write: not a map of options");
+  EXPECT_EQ(refusal("remote_write: {uri: a}\n"), "remote_write: uri: unknown option");
+  EXPECT_EQ(refusal("remote_write: {per_head: many}\n"),
+            "remote_write: per_head: 'many', not of the right kind");
+  EXPECT_EQ(refusal("remote_write: {relabel: {a: b}}\n"), "remote_write: relabel: must be a list of rules");
+  EXPECT_EQ(
+      refusal("remote_write: {relabel: [{action: hide}]}\n"),
+      "remote_write: relabel: action: 'hide', must be replace, keep, drop, labeldrop, labelkeep or labelmap");
   EXPECT_FALSE(read("- a\n- list\n", &options).ok());
   EXPECT_FALSE(read("a: [unclosed\n", &options).ok());
   EXPECT_FALSE(read("log_level: loud\n", &options).ok());
