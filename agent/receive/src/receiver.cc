@@ -10,6 +10,7 @@
 #include "connection.h"
 #include "foreshock/agent/receive.h"
 #include "foreshock/base/logging.h"
+#include "foreshock/wire/reply.h"
 
 namespace foreshock::agent {
 namespace {
@@ -170,21 +171,18 @@ void Receiver::Impl::Left(const SourceKey& key, Connection* connection) {
 }
 
 void Receiver::Deliver(const SourceKey& key, const wire::Reply& reply) {
-  if (reply.actions.empty() && !reply.sampling.has_value() && !reply.error.has_value()) return;
-  wire::Reply down;
-  down.actions = reply.actions;
-  down.sampling = reply.sampling;
-  down.error = reply.error;
+  std::optional<wire::Reply> down = wire::ForTrainer(reply);
+  if (!down) return;
   std::lock_guard lock(impl_->mutex);
   const auto found = impl_->joined.find(key);
-  if (found != impl_->joined.end() && found->second->Send(down)) {
+  if (found != impl_->joined.end() && found->second->Send(*down)) {
     ++impl_->counters.replies;
     return;
   }
   if (impl_->kept.size() >= kMaxKeptSources && !impl_->kept.contains(key))
     impl_->kept.erase(impl_->kept.begin());
   std::deque<wire::Reply>& waiting = impl_->kept[key];
-  waiting.push_back(std::move(down));
+  waiting.push_back(*std::move(down));
   if (waiting.size() > kMaxKeptReplies) waiting.pop_front();
 }
 

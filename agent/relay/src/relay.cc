@@ -7,6 +7,7 @@
 #include "foreshock/base/logging.h"
 #include "foreshock/base/socket.h"
 #include "foreshock/rpc/server.h"
+#include "foreshock/wire/reply.h"
 #include "relay_stream.h"
 
 namespace foreshock::agent {
@@ -118,20 +119,17 @@ void Relay::Stop() {
 int Relay::port() const { return impl_->server == nullptr ? 0 : impl_->server->port(); }
 
 void Relay::Deliver(const SourceKey& key, const wire::Reply& reply) {
-  if (reply.actions.empty() && !reply.sampling.has_value() && !reply.error.has_value()) return;
-  wire::Reply down;
-  down.actions = reply.actions;
-  down.sampling = reply.sampling;
-  down.error = reply.error;
+  std::optional<wire::Reply> down = wire::ForTrainer(reply);
+  if (!down) return;
   std::lock_guard lock(impl_->mutex);
   const auto found = impl_->sources.find(key);
   if (found == impl_->sources.end()) return;
   Impl::Source& source = found->second;
-  if (source.sink != nullptr && source.sink->Send(down)) {
+  if (source.sink != nullptr && source.sink->Send(*down)) {
     ++impl_->counters.replies;
     return;
   }
-  source.kept.push_back(std::move(down));
+  source.kept.push_back(*std::move(down));
   if (source.kept.size() > kMaxKeptForSource) source.kept.pop_front();
 }
 
