@@ -22,7 +22,7 @@ class Tune final : public Command {
                           "YAML file of rules to judge beside the built-in ones");
               sink.Flag("--runs", &options_.runs, "also a row for each run");
               sink.Flag("--constants", &options_.constants,
-                        "also qk_runaway with other inner constants; takes 15 times as long");
+                        "also qk_runaway with other inner constants; takes several times as long");
               sink.Option("--bootstrap", &bootstrap_, "resamples behind each interval");
               sink.Option("--seed", &seed_, "of the resampling");
               sink.Flag("--json", &options_.json, "print JSON");

@@ -69,8 +69,13 @@ void Player::Finish() {
 }
 
 Status ReadRecording(const std::string& path, Player* player, std::vector<std::string>* warnings) {
+  return ReadRecording(
+      path, [player](wire::RecordingItem item) { player->Take(std::move(item)); }, warnings);
+}
+
+Status ReadRecording(const std::string& path, const std::function<void(wire::RecordingItem)>& each,
+                     std::vector<std::string>* warnings) {
   FS_ASSIGN_OR_RETURN(const std::string bytes, ReadWholeFile(PosixFileSystem(), path));
-  const auto each = [player](wire::RecordingItem item) { player->Take(std::move(item)); };
   const bool framed = bytes.compare(0, 4, "FSK1") == 0;
   return framed ? wire::ReadFramedRecording(bytes, each, warnings)
                 : jsonl::ReadTextRecording(bytes, each, warnings);

@@ -75,20 +75,27 @@ const std::vector<Variant>& Variants() {
 }
 
 Result<std::vector<Spoke>> TryConstants(const std::string& path, const LabelledRun& run) {
-  std::vector<Spoke> spoke;
-  for (const Variant& variant : Variants()) {
-    LabelledRun told{.run = run.run, .truth = run.truth, .events = {}, .scores = {}};
+  std::vector<std::vector<alert::AlertEvent>> told(Variants().size());
+  std::vector<Player> players;
+  for (size_t v = 0; v < told.size(); ++v) {
     detect::DetectorOptions options;
     options.disabled_rules = AllOtherRules();
-    options.qk_runaway = variant.constants;
+    options.qk_runaway = Variants()[v].constants;
     // Collect has told of what is odd in the recording.
-    Player player(
-        options, [&](const alert::AlertEvent& event) { told.events.push_back(event); },
+    players.emplace_back(
+        options, [&told, v](const alert::AlertEvent& event) { told[v].push_back(event); },
         [](const std::string&) {});
-    std::vector<std::string> warnings;
-    FS_RETURN_IF_ERROR(ReadRecording(path, &player, &warnings));
-    player.Finish();
-    spoke.push_back(RuleSpoke(told, kRule));
+  }
+  std::vector<std::string> warnings;
+  const auto to_all = [&](const wire::RecordingItem& item) {
+    for (Player& player : players) player.Take(item);
+  };
+  FS_RETURN_IF_ERROR(ReadRecording(path, to_all, &warnings));
+  std::vector<Spoke> spoke;
+  for (size_t v = 0; v < told.size(); ++v) {
+    players[v].Finish();
+    spoke.push_back(
+        RuleSpoke({.run = run.run, .truth = run.truth, .events = std::move(told[v]), .scores = {}}, kRule));
   }
   return spoke;
 }

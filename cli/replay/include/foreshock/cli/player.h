@@ -54,7 +54,10 @@ class Player {
   int64_t steps_ = 0;
 };
 
-// Reads a recording, text or framed (told apart by its first bytes), into the player; Finish is the caller's.
+// Reads a recording, text or framed (told apart by its first bytes).
+Status ReadRecording(const std::string& path, const std::function<void(wire::RecordingItem)>& each,
+                     std::vector<std::string>* warnings);
+// Into a player; Finish is the caller's.
 Status ReadRecording(const std::string& path, Player* player, std::vector<std::string>* warnings);
 
 }  // namespace foreshock::cli

@@ -17,7 +17,7 @@ struct TuneOptions {
   std::string rules_path;   // rules of one's own, beside the built-in ones; empty: none
   bool json = false;
   bool runs = false;         // also a row for each run
-  bool constants = false;    // also qk_runaway with other inner constants: replays each recording 14 times more
+  bool constants = false;    // also qk_runaway with other inner constants: 14 replays more
   int64_t bootstrap = 2000;  // resamples behind an interval
   uint64_t seed = 1;
 };
