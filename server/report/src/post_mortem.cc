@@ -103,25 +103,29 @@ bool IsOfServer(const RunData& run, const std::string& action_id) {
 
 std::string Done(const RunData& run) {
   std::string text;
-  const auto add = [&](int64_t step, const std::string& what, const std::string& layers,
-                       const std::string& effect) {
-    text += "<div>step " + StepText(step) + ": <b>" + what + "</b>, layers " + layers;
+  // `state`: of an action; empty: what was done is all there is to say.
+  const auto add = [&](int64_t step, const std::string& what, const std::string& state,
+                       const std::string& layers, const std::string& effect) {
+    text += "<div>step " + StepText(step) + ": <b>" + Escape(what) + "</b>";
+    if (!state.empty()) text += " " + state;
+    text += ", layers " + layers;
     if (!effect.empty()) text += "; largest logit " + effect;
     text += "</div>";
   };
   for (const v1::ActionRecord& record : run.actions) {
-    add(record.state_step(), Escape(record.action().kind()) + "</b> " + StateName(record.state()) + "<b>",
+    add(record.state_step(), record.action().kind(), StateName(record.state()),
         LayersText(record.action().layers()), EffectText(record));
   }
   for (const wire::Event& event : run.events) {
     // The trainer's own guard tells what came of its switch in a later event, under an id of its own.
     const bool measured = event.logit_before || event.logit_after;
     const bool own = event.kind == wire::EventKind::kAction && measured && !IsOfServer(run, event.action_id);
-    if (event.kind == wire::EventKind::kGuard || own) {
-      const std::string what = own ? Escape(event.action) + "</b> " +
-                                         StateName(static_cast<v1::ActionState>(event.action_state)) + "<b>"
-                                   : "guard " + Escape(event.detail);
-      add(event.step, what, LayersText(event.layers), measured ? EffectText(event) : "");
+    if (event.kind == wire::EventKind::kGuard) {
+      add(event.step, "guard " + event.detail, "", LayersText(event.layers),
+          measured ? EffectText(event) : "");
+    } else if (own) {
+      add(event.step, event.action, StateName(static_cast<v1::ActionState>(event.action_state)),
+          LayersText(event.layers), EffectText(event));
     }
   }
   return text.empty() ? "nothing" : text;

@@ -161,7 +161,7 @@ TEST_F(ReportTest, TellsWhatHappenedToARunThatWentWrong) {
   Write("late", 1000, 300, 700);
   const std::string late = Page({"late"});
   EXPECT_NE(late.find("<b>guard on</b>, layers all</div>"), std::string::npos);
-  EXPECT_NE(late.find("<b>enable_qk_norm</b> effective<b></b>, layers all; largest logit 180 → 3.5"),
+  EXPECT_NE(late.find("<b>enable_qk_norm</b> effective, layers all; largest logit 180 → 3.5"),
             std::string::npos);
 }
 
