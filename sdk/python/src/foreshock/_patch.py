@@ -248,19 +248,20 @@ def _flash(original):
     def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
                         *args, **kwargs):
         layer = context.key
-        call = lambda q, k, v: original(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), dropout_p, softmax_scale, causal,
-                                        window_size, softcap, alibi_slopes, *args, **kwargs)
+        call = lambda q, k, v: original(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, *args, **kwargs)
+        if layer == "":
+            return call(q, k, v)
         reason = ""
-        if layer != "" and (tuple(window_size) != (-1, -1) or alibi_slopes is not None):
+        if tuple(window_size) != (-1, -1) or alibi_slopes is not None:
             reason = "flash_attn with a window or ALiBi"
-        elif layer != "" and q.shape[1] != k.shape[1]:
+        elif q.shape[1] != k.shape[1]:
             reason = "flash_attn of fewer queries than keys"
         if reason:
             _refuse(layer, reason)
-        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-        if layer == "" or reason:
             return call(q, k, v)
-        return _tapped(call, q, k, v, None, False, softmax_scale, True if causal else False, dropout_p, softcap)
+        swap = lambda t: t.transpose(1, 2)  # heads and tokens
+        return _tapped(lambda q, k, v: call(swap(q), swap(k), swap(v)), swap(q), swap(k), swap(v), None, False, softmax_scale,
+                       bool(causal), dropout_p, softcap)
 
     flash_attn_func.foreshock_original = original
     return flash_attn_func
