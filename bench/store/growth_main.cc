@@ -7,7 +7,6 @@
 //   bench_store_growth F 1 1 1 10000000      one head over ten million steps, read at 1,000 points
 //   bench_store_growth F 1000 4 32 500       a thousand runs
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,25 +22,15 @@
 #include "foreshock/base/catalogue.h"
 #include "foreshock/server/store/store.h"
 #include "foreshock/wire/codec.h"
+#include "measure.h"
 
 namespace {
 
 using namespace foreshock;
+using bench::BytesIn, bench::Must, bench::Now;
 namespace fs = std::filesystem;
 
 constexpr size_t kFramesOfCommit = 256;
-
-double Now(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-void Must(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "bench_store_growth: %s\n", status.ToString().c_str());
-  std::exit(1);
-}
 
 double MiB() {
   std::ifstream statm("/proc/self/statm");
@@ -59,15 +48,6 @@ double MedianMs(int rounds, const std::function<void(int)>& work) {
   }
   std::nth_element(times.begin(), times.begin() + rounds / 2, times.end());
   return times[static_cast<size_t>(rounds / 2)];
-}
-
-uint64_t BytesIn(const std::string& folder) {
-  uint64_t bytes = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    std::error_code gone;
-    if (entry.is_regular_file(gone)) bytes += entry.file_size(gone);
-  }
-  return bytes;
 }
 
 std::unique_ptr<store::Store> Open(const std::string& folder) {

@@ -5,7 +5,6 @@
 // FOLDER must be on the disk to be measured; default: a new one below the current folder, removed afterwards.
 // Processor time is that of the process, all threads, less that of making the data.
 #include <sys/resource.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,28 +16,15 @@
 
 #include "data.h"
 #include "foreshock/server/store/store.h"
+#include "measure.h"
 
 namespace {
 
 using namespace foreshock;
+using bench::BytesIn, bench::Must, bench::Now;
 namespace fs = std::filesystem;
 
 constexpr size_t kFramesOfCommit = 16;
-
-double Now(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-uint64_t BytesIn(const std::string& folder) {
-  uint64_t bytes = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    std::error_code gone;
-    if (entry.is_regular_file(gone)) bytes += entry.file_size(gone);
-  }
-  return bytes;
-}
 
 // Medians of what the clock on the wall and the thread's own say: the second holds on a busy machine too.
 struct Latency {
@@ -50,12 +36,6 @@ struct Figures {
   Latency series, last_step, older_step, reopen, cold_series;
   double peak_mib = 0;
 };
-
-void Must(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "bench_store: %s\n", status.ToString().c_str());
-  std::exit(1);
-}
 
 double Median(std::vector<double> times) {
   const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
