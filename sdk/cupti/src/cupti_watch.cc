@@ -1,19 +1,22 @@
 // libforeshock_cupti.so: device time by kernel family, from inside a trainer, by CUPTI's activity records.
 //
-// Loaded by the CUDA driver (CUDA_INJECTION64_PATH=.../libforeshock_cupti.so) or by anybody who calls fs_cupti_start. Writes
-// one JSON object (docs/formats/cupti.md) to FORESHOCK_CUPTI_FILE, else foreshock-cupti-PID.json in the working folder, every
-// few seconds and at the end. Where CUPTI is missing, or another profiler holds it, the file says so in `reason` and
-// nothing else changes: this library never disturbs a profiler that was there first.
+// Loaded by the CUDA driver (CUDA_INJECTION64_PATH=.../libforeshock_cupti.so) or by anybody who calls
+// fs_cupti_start. Writes one JSON object (docs/formats/cupti.md) to FORESHOCK_CUPTI_FILE, else
+// foreshock-cupti-PID.json in the working folder, every few seconds and at the end. Where CUPTI is missing,
+// or another profiler holds it, the file says so in `reason` and nothing else changes: this library never
+// disturbs a profiler that was there first.
 #include <cupti.h>
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -32,7 +35,8 @@ static_assert(offsetof(CUpti_ActivityKernel10, name) == offsetof(KernelRecord, n
 static_assert(offsetof(CUpti_ActivityKernel6, name) == offsetof(KernelRecord, name));
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
-constexpr size_t kMaxBuffers = 64;  // in CUPTI's hands at a time; more are refused, and records lost and counted
+constexpr size_t kMaxBuffers =
+    64;  // in CUPTI's hands at a time; more are refused, and records lost and counted
 constexpr std::chrono::seconds kReportEvery{5};
 
 struct Calls {
@@ -107,7 +111,8 @@ class Watch {
   void Take(CUcontext context, uint32_t stream, uint8_t* buffer, size_t valid) {
     CUpti_Activity* record = nullptr;
     while (valid > 0 && calls_.GetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
-      if (record->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && record->kind != CUPTI_ACTIVITY_KIND_KERNEL) continue;
+      if (record->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && record->kind != CUPTI_ACTIVITY_KIND_KERNEL)
+        continue;
       const auto* kernel = reinterpret_cast<const KernelRecord*>(record);
       if (kernel->end > kernel->start) times_.Add(kernel->name, kernel->end - kernel->start);
     }
@@ -137,7 +142,8 @@ class Watch {
     return (words != nullptr ? words : "error") + std::string(" (CUPTI ") + std::to_string(code) + ")";
   }
 
-  // Why nothing is measured; empty when it is. Touches nothing of CUPTI before it holds the only subscription.
+  // Why nothing is measured; empty when it is. Touches nothing of CUPTI before it holds the only
+  // subscription.
   std::string Begin() {
     void* handle = nullptr;
     const char* named = std::getenv("FORESHOCK_CUPTI_LIBRARY");
@@ -187,9 +193,12 @@ class Watch {
     std::lock_guard lock(write_mutex_);
     const std::string temporary = path_ + ".tmp";
     std::FILE* file = std::fopen(temporary.c_str(), "w");
-    if (file == nullptr) return;
-    const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    if (std::fclose(file) == 0 && written) std::rename(temporary.c_str(), path_.c_str());
+    bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    written = file != nullptr && std::fclose(file) == 0 && written;
+    if ((written && std::rename(temporary.c_str(), path_.c_str()) == 0) || told_) return;
+    told_ = true;
+    std::fprintf(stderr, "foreshock: kernel times cannot be written to %s: %s\n", path_.c_str(),
+                 std::strerror(errno));
   }
 
   Calls calls_;
@@ -198,6 +207,7 @@ class Watch {
   std::atomic<size_t> buffers_{0};
   KernelTimes times_;
   std::mutex write_mutex_;
+  bool told_ = false;         // that the file cannot be written; guarded by write_mutex_
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::string path_, reason_;
@@ -221,7 +231,9 @@ __attribute__((visibility("default"))) int fs_cupti_start(void) {
 }
 
 // Foreshock's own share of the device time so far, for its governor.
-__attribute__((visibility("default"))) double fs_cupti_own_share(void) { return Watch::Instance().OwnShare(); }
+__attribute__((visibility("default"))) double fs_cupti_own_share(void) {
+  return Watch::Instance().OwnShare();
+}
 
 // Takes in what is still on its way and writes the file for the last time.
 __attribute__((visibility("default"))) void fs_cupti_end(void) { Watch::Instance().End(); }

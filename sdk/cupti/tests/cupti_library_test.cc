@@ -1,4 +1,5 @@
-// The library as a trainer loads it, on a machine where it cannot measure: it says why, and nothing else happens.
+// The library as a trainer loads it, on a machine where it cannot measure: it says why, and nothing else
+// happens.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -38,9 +39,20 @@ std::string ReportOf(const char* cupti, const std::string& path) {
 TEST(CuptiLibrary, WithoutCuptiItSaysSo) {
   const std::string path =
       (std::filesystem::temp_directory_path() / ("fs-cupti-" + std::to_string(getpid()) + ".json")).string();
-  EXPECT_NE(ReportOf("libno-cupti-here.so", path).find(R"({"reason":"CUPTI is not there)"), std::string::npos);
+  EXPECT_NE(ReportOf("libno-cupti-here.so", path).find(R"({"reason":"CUPTI is not there)"),
+            std::string::npos);
   EXPECT_NE(ReportOf("libdl.so.2", path).find("lacks calls"), std::string::npos) << "some other library";
   std::filesystem::remove(path);
+}
+
+TEST(CuptiLibrary, AFileThatCannotBeWrittenIsToldOnce) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(ReportOf("libno-cupti-here.so", "/nonexistent/times.json"), "");
+  const std::string said = testing::internal::GetCapturedStderr();
+  const size_t first = said.find("cannot be written to /nonexistent/times.json: No such file");
+  EXPECT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find("cannot be written", first + 1), std::string::npos)
+      << "written at the start and at the end";
 }
 
 }  // namespace
