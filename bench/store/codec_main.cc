@@ -124,9 +124,9 @@ void Compare(const char* data, const std::vector<Table>& tables) {
   const double begin = CpuSeconds();
   for (size_t i = 0; i < tables.size(); ++i) {
     foreshock::store::ByteReader reader(stored[i]);
-    Words words;
+    foreshock::store::Words words;
     if (!ReadWords(&reader, tables[i].words.size() / tables[i].width, tables[i].width, &words) ||
-        words != tables[i].words) {
+        !std::equal(words.begin(), words.end(), tables[i].words.begin(), tables[i].words.end())) {
       std::abort();
     }
   }

@@ -401,8 +401,7 @@ Result<Frame> ReadFrame(Reader r) {
           return Status(Code::kInvalidArgument,
                         "frame.series: more than " + std::to_string(kMaxSeriesOfFrame));
         }
-        FS_ASSIGN_OR_RETURN(Series series, ReadSeries(r.get_message(), &room));
-        frame.series.push_back(std::move(series));
+        FS_RETURN_IF_ERROR(ReadSeries(r.get_message(), &room, &frame.series.emplace_back()));
         break;
       }
       default:

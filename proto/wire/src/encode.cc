@@ -2,6 +2,7 @@
 
 #include "fields.h"
 #include "foreshock/wire/codec.h"
+#include "matcher.h"
 #include "put.h"
 #include "series_codec.h"
 
@@ -40,8 +41,8 @@ void PutUnmonitored(Writer& w, const Unmonitored& item) {
   PutText(w, field::unmonitored::kReason, item.reason);
 }
 
-template <typename Counted>
-void PutHead(Writer& w, const Counted& record) {
+template <typename W, typename Counted>
+void PutHead(W& w, const Counted& record) {
   using namespace field::head;
   PutUint(w, kSeq, record.seq);
   PutInt(w, kStep, record.step);
@@ -89,6 +90,21 @@ void PutError(Writer& w, const IngestError& error) {
   PutUint(w, kFinal, error.final);
 }
 
+template <typename W>
+void PutFrameHead(W& w, const Frame& frame) {
+  using namespace field::frame;
+  PutHead(w, frame);
+  PutUint(w, kSkipped, frame.skipped);
+  PutUint(w, kPart, frame.part);
+  PutUint(w, kParts, frame.parts == 1 ? 0 : frame.parts);
+  PutInt(w, kWindowFrom, frame.window_from);
+}
+
+// No heads at all (a rank that holds none of a layer's): nothing to say, and no receiver could read it.
+bool SaysNothing(const Series& series) {
+  return series.heads.empty() && series.values.empty() && series.present.empty();
+}
+
 }  // namespace
 
 std::string Encode(const Hello& hello) {
@@ -122,24 +138,25 @@ std::string Encode(const Hello& hello) {
 
 std::string Encode(const Frame& frame) {
   std::string out;
-  EncodeInto(frame, &out);
+  Writer w{out};
+  PutFrameHead(w, frame);
+  for (const Series& series : frame.series) {
+    if (!SaysNothing(series)) PutMessage(w, field::frame::kSeries, series, PutSeries);
+  }
   return out;
 }
 
-void EncodeInto(const Frame& frame, std::string* out) {
-  using namespace field::frame;
-  out->clear();
-  Writer w{*out};
-  PutHead(w, frame);
-  PutUint(w, kSkipped, frame.skipped);
-  PutUint(w, kPart, frame.part);
-  PutUint(w, kParts, frame.parts == 1 ? 0 : frame.parts);
-  PutInt(w, kWindowFrom, frame.window_from);
+bool EncodesTo(const Frame& frame, std::string_view bytes) {
+  Matcher m(bytes);
+  PutFrameHead(m, frame);
   for (const Series& series : frame.series) {
-    // No heads at all (a rank that holds none of a layer's): nothing to say, and no receiver could read it.
-    if (series.heads.empty() && series.values.empty() && series.present.empty()) continue;
-    PutMessage(w, kSeries, series, PutSeries);
+    if (SaysNothing(series)) continue;
+    Matcher one = m.Message(field::frame::kSeries);
+    if (!m.ok()) return false;
+    MatchSeries(one, series);
+    m.Take(one);
   }
+  return m.Matches();
 }
 
 std::string Encode(const Event& event) {

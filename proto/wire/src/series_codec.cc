@@ -8,6 +8,7 @@
 
 #include "fields.h"
 #include "foreshock/wire/codec.h"
+#include "matcher.h"
 #include "put.h"
 
 namespace foreshock::wire {
@@ -56,7 +57,8 @@ std::vector<T> Gather(const std::vector<T>& dense, const Series& series, size_t 
 }
 
 // Packed floats are their bytes, lowest first: on such a machine they are copied as they stand.
-void PutWords(Writer& w, protozero::pbf_tag_type tag, const std::vector<float>& floats) {
+template <typename W>
+void PutWords(W& w, protozero::pbf_tag_type tag, const std::vector<float>& floats) {
   if (floats.empty()) return;
   if constexpr (std::endian::native == std::endian::little) {
     w.add_bytes(tag, reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float));
@@ -65,7 +67,8 @@ void PutWords(Writer& w, protozero::pbf_tag_type tag, const std::vector<float>& 
   }
 }
 
-void PutFloats(Writer& w, protozero::pbf_tag_type tag, const std::vector<float>& dense, const Series& series,
+template <typename W>
+void PutFloats(W& w, protozero::pbf_tag_type tag, const std::vector<float>& dense, const Series& series,
                size_t per_head) {
   PutWords(w, tag, series.present.empty() ? dense : Gather(dense, series, per_head));
 }
@@ -258,7 +261,8 @@ Status ReadBits(const Series& series, const char* what, const std::string& packe
 
 }  // namespace
 
-void PutSeries(protozero::pbf_writer& w, const Series& series) {
+template <typename W>
+static void PutSeriesFields(W& w, const Series& series) {
   using namespace field::series;
   PutUint(w, kSignal, series.signal);
   if (series.layer) w.add_uint32(kLayer, *series.layer);
@@ -288,8 +292,11 @@ void PutSeries(protozero::pbf_writer& w, const Series& series) {
   PutUint(w, kShards, series.shards);
 }
 
-Result<Series> ReadSeries(protozero::pbf_reader reader, size_t* room) {
-  Series series;
+void PutSeries(protozero::pbf_writer& w, const Series& series) { PutSeriesFields(w, series); }
+void MatchSeries(Matcher& m, const Series& series) { PutSeriesFields(m, series); }
+
+Status ReadSeries(protozero::pbf_reader reader, size_t* room, Series* into) {
+  Series& series = *into;
   std::string presence, rotated;
   FS_ASSIGN_OR_RETURN(const RawHeads raw, ReadFields(reader, &series, &presence, &rotated));
   if (series.signal == 0) return Invalid(series, "signal: 0, numbers begin at 1");
@@ -334,7 +341,7 @@ Result<Series> ReadSeries(protozero::pbf_reader reader, size_t* room) {
   if (!series.moments.empty()) series.moments = Scatter(std::move(series.moments), series, kMomentsPerHead);
   if (!series.direction_hash.empty())
     series.direction_hash = Scatter(std::move(series.direction_hash), series, 1);
-  return series;
+  return OkStatus();
 }
 
 }  // namespace foreshock::wire

@@ -8,11 +8,15 @@
 
 namespace foreshock::wire {
 
+class Matcher;
+
 void PutSeries(protozero::pbf_writer& writer, const Series& series);
+// The same, compared.
+void MatchSeries(Matcher& m, const Series& series);
 
 // Reads one Series; kInvalidArgument names the field whose size does not fit. Takes the memory that it needs
 // out of *room (kMaxFrameFloats for a frame): missing heads and per-head values unfold to far more than their
 // bytes.
-Result<Series> ReadSeries(protozero::pbf_reader reader, size_t* room);
+Status ReadSeries(protozero::pbf_reader reader, size_t* room, Series* into);
 
 }  // namespace foreshock::wire

@@ -153,6 +153,65 @@ TEST(Codec, SmallFrameStaysWhole) {
   EXPECT_EQ(parts[0].parts, 1u);
 }
 
+// A frame of everything that a frame can hold.
+Frame Everything() {
+  Frame frame;
+  frame.seq = 300;
+  frame.step = -5;
+  frame.time_unix_ns = 1'700'000'000'123'456'789;
+  frame.dropped_before = 2;
+  frame.skipped = true;
+  frame.part = 1;
+  frame.parts = 3;
+  frame.window_from = 190;
+  Series sparse = PerHead(kWqSigma1, 0, 9, 1);
+  sparse.present = {1, 0, 1, 1, 1, 1, 0, 1, 1};
+  sparse.rotated.assign(9, 1);
+  sparse.weights.assign(9, 4);
+  sparse.moments.assign(9 * kMomentsPerHead, 2);
+  Series partial = PerHead(kUpdateProjection1, 300, 2, 1);
+  partial.heads = {4, 900};
+  partial.values_per_head = 2;
+  partial.values = {1, 2, 3, 4};
+  partial.direction_hash = {1, 0xFFFFFFFFFFFFFFFFu};
+  partial.flags = kPartial;
+  partial.step_offsets = {300, 1};
+  partial.shard = 1;
+  partial.shards = 200;
+  Series loss;
+  loss.signal = kLoss;
+  loss.values = {std::bit_cast<float>(0x7fc12345u)};
+  loss.weights = {7};
+  frame.series = {sparse, partial, loss, Series{}};
+  return frame;
+}
+
+// As if it encoded and compared; a frame that differs in one byte is another.
+TEST(Codec, EncodesToSaysWhatEncodingWouldSay) {
+  Frame frame = Everything();
+  const std::string bytes = Encode(frame);
+  EXPECT_TRUE(EncodesTo(frame, bytes));
+  EXPECT_FALSE(EncodesTo(frame, bytes + '\0'));
+  EXPECT_FALSE(EncodesTo(frame, WithDroppedBefore(bytes, 2))) << "a field that stands there twice";
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    EXPECT_FALSE(EncodesTo(frame, std::string_view(bytes).substr(0, i))) << i;
+    for (const int bit : {1, 0x80}) {
+      std::string other = bytes;
+      other[i] = static_cast<char>(other[i] ^ bit);
+      EXPECT_FALSE(EncodesTo(frame, other)) << i;
+    }
+  }
+  // A length that takes more bytes than it needs.
+  Frame small;
+  small.series = {PerHead(kLogitMax, 1, 2, 1)};
+  const std::string tight = Encode(small);
+  ASSERT_LT(static_cast<uint8_t>(tight[1]), 0x80);
+  std::string loose = tight.substr(0, 1) + static_cast<char>(tight[1] | 0x80) + '\0' + tight.substr(2);
+  ASSERT_TRUE(DecodeFrame(loose).ok());
+  EXPECT_TRUE(EncodesTo(small, tight));
+  EXPECT_FALSE(EncodesTo(small, loose));
+}
+
 // Random damage never crashes a decoder, and what it returns is consistent enough to be encoded again.
 TEST(Codec, RandomDamage) {
   const unsigned seed = 20261129;
@@ -170,7 +229,8 @@ TEST(Codec, RandomDamage) {
     if (round % 3 == 0) bytes.resize(random() % bytes.size());
     const auto result = DecodeFrame(bytes);
     if (result.ok()) {
-      Encode(*result);
+      ASSERT_EQ(EncodesTo(*result, bytes), Encode(*result) == bytes)
+          << "seed " << seed << ", round " << round;
     } else {
       ++refused;
     }

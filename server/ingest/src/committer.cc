@@ -13,8 +13,7 @@ constexpr size_t kRecordOverhead = 512;  // what a queued record costs beside it
 
 // The decoded frame is held beside the payload, and is the larger of the two.
 size_t CostOf(const store::Append& append) {
-  return append.payload.size() + kRecordOverhead +
-         (append.frame != nullptr ? store::MemoryOf(*append.frame) : 0);
+  return append.payload.size() + kRecordOverhead + append.frame_bytes;
 }
 
 uint64_t ValuesIn(const store::Append& append) {
@@ -48,6 +47,9 @@ Committer::~Committer() {
 }
 
 Status Committer::Push(QueuedRecord record) {
+  // Here and not in the thread that commits: this one has just made the frame, and it is near.
+  if (record.append.frame != nullptr) record.append.frame_bytes = store::MemoryOf(*record.append.frame);
+  record.values = ValuesIn(record.append);
   const size_t cost = record.cost = CostOf(record.append);
   std::unique_lock lock(mutex_);
   const uint32_t run = record.append.source.run;
@@ -134,7 +136,7 @@ void Committer::Acknowledge(std::vector<QueuedRecord>& batch,
       case store::AppendOutcome::kStored:
         ++counters_.records;
         counters_.bytes += append.payload.size();
-        counters_.values += ValuesIn(append);
+        counters_.values += batch[i].values;
         break;
       case store::AppendOutcome::kDuplicate:
         ++counters_.duplicates;

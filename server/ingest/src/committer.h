@@ -26,7 +26,8 @@ struct Counters {
 struct QueuedRecord {
   store::Append append;
   std::shared_ptr<StreamEnd> end;
-  size_t cost = 0;  // of memory, while it is queued
+  size_t cost = 0;      // of memory, while it is queued
+  uint64_t values = 0;  // single measurements
 };
 
 class Committer {

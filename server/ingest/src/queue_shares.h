@@ -1,5 +1,5 @@
-// Who has how much of a bounded queue: beyond half of it no run takes more than its share, so that the others of a busy
-// server need not wait behind one.
+// Who has how much of a bounded queue: beyond half of it no run takes more than its share, so that the others
+// of a busy server need not wait behind one.
 #pragma once
 
 #include <cstddef>

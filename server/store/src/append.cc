@@ -1,6 +1,7 @@
 // Appending: what of a batch is new, one atomic synced write, then the observers.
 #include <algorithm>
 
+#include "foreshock/server/store/parts.h"
 #include "keys.h"
 #include "store_impl.h"
 
@@ -32,7 +33,8 @@ Result<std::vector<AppendOutcome>> StoreImpl::AppendRecords(std::span<const Appe
   most_open_ = 0;
   size_t bytes = 0;
   for (const Append& record : records) bytes += record.payload.size() + kKeyBytes;
-  Pending pending(bytes);
+  append_batch_.Clear(bytes);
+  Pending pending(append_batch_);
   for (const Append& record : records) pending.outcomes.push_back(Plan(record, &pending));
   for (const auto& [id, source] : pending.sources) {
     pending.batch.Put(SourceKey(Table::kCounters, id), EncodeCounters(source));
@@ -77,7 +79,8 @@ AppendOutcome StoreImpl::Plan(const Append& record, Pending* pending) {
   }
   pending->changes = true;
   const uint64_t missing = seq - source.durable_seq - 1;
-  // No more than there are numbers missing, whatever the sender says: it may not know that what it gave up arrived.
+  // No more than there are numbers missing, whatever the sender says: it may not know that what it gave up
+  // arrived.
   const uint64_t declared = std::min(record.head.dropped_before, missing);
   source.dropped += declared;
   source.gaps += missing - declared;
@@ -128,7 +131,8 @@ void StoreImpl::Publish(std::span<const Append> records, const std::vector<Appen
     ++records_;
     const Append& record = records[i];
     if (record.frame != nullptr && sealer_ != nullptr)
-      recent_.Add(record.source, record.head.step, record.head.seq, record.frame);
+      recent_.Add(record.source, record.head.step, record.head.seq, record.frame,
+                  record.frame_bytes > 0 ? record.frame_bytes : MemoryOf(*record.frame));
     const Origin origin = OriginOf(record.source);
     observers_.Each([&](Observer& observer) {
       if (record.frame != nullptr) observer.OnFrame(origin, record.frame);
@@ -174,7 +178,8 @@ Status StoreImpl::PutMergedFrames(std::span<const Merged> frames) {
     const SourceId id{merged.attempt.run, merged.attempt.attempt, kMerged, 0};
     const uint32_t world = WorldOf(id);
     if (world == 0) continue;
-    if (world > 1 && sealer_ != nullptr) recent_.Add(id, merged.frame->step, 0, merged.frame);
+    if (world > 1 && sealer_ != nullptr)
+      recent_.Add(id, merged.frame->step, 0, merged.frame, MemoryOf(*merged.frame));
     const Origin origin = OriginOf(id);
     observers_.Each(
         [&](Observer& observer) { observer.OnMergedFrame(origin, merged.frame, merged.amended); });

@@ -13,39 +13,36 @@ namespace {
 constexpr uint8_t kColumnVersion = 1;
 constexpr size_t kMaxRowsOfColumn = 1 << 20;
 constexpr size_t kMaxHeadsOfShape = 65'536;
-enum Parts : uint8_t { kMoments = 1, kHashes = 2, kPresent = 4, kRotated = 8, kOffsets = 16 };
+enum Parts : uint8_t { kMoments = 1, kHashes = 2, kPresent = 4, kRotated = 8, kOffsets = 16, kShards = 32 };
 
 // Memory is copied, not floats: a NaN keeps its payload.
-void AppendFloats(const std::vector<float>& from, std::vector<uint32_t>* to) {
+void AppendFloats(const std::vector<float>& from, Words* to) {
   const size_t base = to->size();
   to->resize(base + from.size());
   if (!from.empty()) std::memcpy(to->data() + base, from.data(), from.size() * sizeof(float));
 }
 
 // Entries of a row of `per_head * count` words at the places, or all.
-std::vector<float> Floats(const std::vector<uint32_t>& words, size_t row, size_t width, size_t per_head,
-                          const std::vector<size_t>* places) {
-  std::vector<float> out;
+void ReadFloats(const Words& words, size_t row, size_t width, size_t per_head,
+                const std::vector<size_t>* places, std::vector<float>* out) {
   const uint32_t* const from = words.data() + row * width;
   if (places == nullptr) {
-    out.resize(width);
-    if (width > 0) std::memcpy(out.data(), from, width * sizeof(float));
-    return out;
+    out->resize(width);
+    if (width > 0) std::memcpy(out->data(), from, width * sizeof(float));
+    return;
   }
-  out.resize(places->size() * per_head);
+  out->resize(places->size() * per_head);
   for (size_t i = 0; i < places->size(); ++i) {
-    std::memcpy(out.data() + i * per_head, from + (*places)[i] * per_head, per_head * sizeof(float));
+    std::memcpy(out->data() + i * per_head, from + (*places)[i] * per_head, per_head * sizeof(float));
   }
-  return out;
 }
 
-std::vector<uint8_t> Bits(const std::vector<uint8_t>& bits, size_t row, size_t count,
-                          const std::vector<size_t>* places) {
+void ReadList(const std::vector<uint8_t>& bits, size_t row, size_t count, const std::vector<size_t>* places,
+              std::vector<uint8_t>* out) {
   const auto from = bits.begin() + static_cast<ptrdiff_t>(row * count);
-  if (places == nullptr) return {from, from + static_cast<ptrdiff_t>(count)};
-  std::vector<uint8_t> out;
-  for (const size_t place : *places) out.push_back(from[static_cast<ptrdiff_t>(place)]);
-  return out;
+  if (places == nullptr) return out->assign(from, from + static_cast<ptrdiff_t>(count));
+  out->clear();
+  for (const size_t place : *places) out->push_back(from[static_cast<ptrdiff_t>(place)]);
 }
 
 std::vector<int64_t> Wide(const std::vector<uint32_t>& values) { return {values.begin(), values.end()}; }
@@ -71,13 +68,16 @@ Shape ShapeOf(const wire::Series& s) {
           s.values_per_head,
           static_cast<uint32_t>(s.weights.size()),
           !s.moments.empty(),
-          !s.direction_hash.empty()};
+          !s.direction_hash.empty(),
+          s.shard,
+          s.shards};
 }
 
 bool HasShape(const wire::Series& s, const Shape& shape) {
   return s.signal == shape.signal && s.layer == shape.layer && s.values_per_head == shape.values_per_head &&
          s.weights.size() == shape.weights && s.moments.empty() != shape.moments &&
-         s.direction_hash.empty() != shape.hashes && s.heads == shape.heads;
+         s.direction_hash.empty() != shape.hashes && s.shard == shape.shard && s.shards == shape.shards &&
+         s.heads == shape.heads;
 }
 
 void Column::RowBits::Add(size_t row, size_t count, const std::vector<uint8_t>& list) {
@@ -121,46 +121,55 @@ void Column::Add(size_t group_row, int64_t step, const wire::Series& series) {
 }
 
 wire::Series Column::Row(size_t row, const std::vector<size_t>* places) const {
-  wire::Series s;
+  wire::Series series;
+  ReadRow(row, places, &series);
+  return series;
+}
+
+void Column::ReadRow(size_t row, const std::vector<size_t>* places, wire::Series* s) const {
   const size_t count = shape_.count();
-  s.signal = shape_.signal;
-  s.layer = shape_.layer;
-  s.values_per_head = shape_.values_per_head;
+  s->signal = shape_.signal;
+  s->layer = shape_.layer;
+  s->values_per_head = shape_.values_per_head;
+  s->shard = shape_.shard;
+  s->shards = shape_.shards;
   if (places == nullptr) {
-    s.heads = shape_.heads;
+    s->heads = shape_.heads;
   } else {
-    s.heads.reserve(places->size());
-    for (const size_t place : *places) s.heads.push_back(shape_.heads[place]);
+    s->heads.clear();
+    for (const size_t place : *places) s->heads.push_back(shape_.heads[place]);
   }
-  s.values = Floats(values_, row, shape_.width(), shape_.values_per_head, places);
-  if (shape_.weights > 0) {
-    s.weights = Floats(weights_, row, shape_.weights, 1, shape_.weights == 1 ? nullptr : places);
-  }
+  ReadFloats(values_, row, shape_.width(), shape_.values_per_head, places, &s->values);
+  ReadFloats(weights_, row, shape_.weights, 1, shape_.weights <= 1 ? nullptr : places, &s->weights);
+  s->moments.clear();
   if (shape_.moments) {
-    s.moments = Floats(moments_, row, count * wire::kMomentsPerHead, wire::kMomentsPerHead, places);
+    ReadFloats(moments_, row, count * wire::kMomentsPerHead, wire::kMomentsPerHead, places, &s->moments);
   }
+  s->direction_hash.clear();
   if (shape_.hashes) {
     const uint32_t* const words = hashes_.data() + row * 2 * count;
     const size_t entries = places == nullptr ? count : places->size();
     for (size_t i = 0; i < entries; ++i) {
       const size_t place = places == nullptr ? i : (*places)[i];
-      s.direction_hash.push_back(words[2 * place] | uint64_t{words[2 * place + 1]} << 32);
+      s->direction_hash.push_back(words[2 * place] | uint64_t{words[2 * place + 1]} << 32);
     }
   }
-  s.flags = static_cast<uint32_t>(flags_[row]);
-  if (present_.Has(row)) s.present = Bits(present_.bits, row, count, places);
-  if (rotated_.Has(row)) s.rotated = Bits(rotated_.bits, row, count, places);
-  if (row < offsets_.size()) s.step_offsets = offsets_[row];
-  return s;
+  s->flags = static_cast<uint32_t>(flags_[row]);
+  s->present.clear();
+  s->rotated.clear();
+  s->step_offsets.clear();
+  if (present_.Has(row)) ReadList(present_.bits, row, count, places, &s->present);
+  if (rotated_.Has(row)) ReadList(rotated_.bits, row, count, places, &s->rotated);
+  if (row < offsets_.size()) s->step_offsets = offsets_[row];
 }
 
-std::string Column::Encode(uint32_t variants) const {
-  std::string out;
-  out.reserve(values_.size() * 3 + 128);
-  ByteWriter w(&out);
+void Column::EncodeInto(uint32_t variants, std::string* out) const {
+  out->clear();
+  ByteWriter w(out);
   const int parts = (shape_.moments ? kMoments : 0) | (shape_.hashes ? kHashes : 0) |
                     (present_.given.empty() ? 0 : kPresent) | (rotated_.given.empty() ? 0 : kRotated) |
-                    (offsets_.empty() ? 0 : kOffsets);
+                    (offsets_.empty() ? 0 : kOffsets) |
+                    (shape_.shard == 0 && shape_.shards == 0 ? 0 : kShards);
   w.U8(kColumnVersion);
   w.U8(static_cast<uint8_t>(parts));
   w.Varint(variants);
@@ -171,17 +180,21 @@ std::string Column::Encode(uint32_t variants) const {
   w.Ints(Wide(shape_.heads));
   w.Varint(shape_.values_per_head);
   w.Varint(shape_.weights);
+  if ((parts & kShards) != 0) {
+    w.Varint(shape_.shard);
+    w.Varint(shape_.shards);
+  }
   w.Ints(flags_);
-  PutWords(values_, shape_.width(), &out);
-  if (shape_.weights > 0) PutWords(weights_, shape_.weights, &out);
-  if (shape_.moments) PutWords(moments_, shape_.count() * wire::kMomentsPerHead, &out);
-  if (shape_.hashes) PutWords(hashes_, shape_.count() * 2, &out);
+  PutWords(values_, shape_.width(), out);
+  if (shape_.weights > 0) PutWords(weights_, shape_.weights, out);
+  if (shape_.moments) PutWords(moments_, shape_.count() * wire::kMomentsPerHead, out);
+  if (shape_.hashes) PutWords(hashes_, shape_.count() * 2, out);
   for (const RowBits* list : {&present_, &rotated_}) {
     if (list->given.empty()) continue;
     RowBits filled = *list;
     filled.Fill(rows(), shape_.count());
-    PutBits(filled.given, &out);
-    PutBits(filled.bits, &out);
+    PutBits(filled.given, out);
+    PutBits(filled.bits, out);
   }
   if ((parts & kOffsets) != 0) {
     std::vector<int64_t> counts, all;
@@ -193,7 +206,6 @@ std::string Column::Encode(uint32_t variants) const {
     w.Ints(counts);
     w.Ints(all);
   }
-  return out;
 }
 
 Result<Column> Column::Decode(uint16_t signal, std::optional<uint32_t> layer, std::string_view bytes,
@@ -215,6 +227,10 @@ Result<Column> Column::Decode(uint16_t signal, std::optional<uint32_t> layer, st
   c.shape_.values_per_head = static_cast<uint32_t>(r.Size(wire::kMaxValuesPerHead));
   const size_t count = c.shape_.count();
   c.shape_.weights = static_cast<uint32_t>(r.Size(count));
+  if ((parts & kShards) != 0) {
+    c.shape_.shard = static_cast<uint32_t>(r.Size(UINT32_MAX));
+    c.shape_.shards = static_cast<uint32_t>(r.Size(UINT32_MAX));
+  }
   c.shape_.moments = (parts & kMoments) != 0;
   c.shape_.hashes = (parts & kHashes) != 0;
   c.flags_ = r.Ints(rows);

@@ -10,6 +10,7 @@
 
 #include "foreshock/base/result.h"
 #include "foreshock/wire/types.h"
+#include "word_codec.h"
 
 namespace foreshock::store {
 
@@ -22,6 +23,7 @@ struct Shape {
   uint32_t weights = 0;  // of a row
   bool moments = false;
   bool hashes = false;
+  uint32_t shard = 0, shards = 0;  // of partial values
   size_t count() const { return heads.empty() ? 1 : heads.size(); }
   size_t width() const { return count() * values_per_head; }
   bool operator==(const Shape&) const = default;
@@ -53,8 +55,11 @@ class Column {
   wire::Series Row(size_t row) const { return Row(row, nullptr); }
   // Only the heads at these places of shape().heads, in this order; nullptr: all.
   wire::Series Row(size_t row, const std::vector<size_t>* places) const;
+  // The same into a series of any content, whose memory is used again.
+  void ReadRow(size_t row, const std::vector<size_t>* places, wire::Series* into) const;
 
-  std::string Encode(uint32_t variants) const;
+  // Takes the place of what is in *out.
+  void EncodeInto(uint32_t variants, std::string* out) const;
   // kDataLoss when the bytes are not what Encode() wrote. Only the rows whose group_row is below `below_row`
   // are made: there may be none.
   static Result<Column> Decode(uint16_t signal, std::optional<uint32_t> layer, std::string_view bytes,
@@ -63,13 +68,13 @@ class Column {
   // Whether a row says which heads it has.
   bool lacks_heads() const { return !present_.given.empty(); }
   // Row by row, width() words each: floats by their bits.
-  const std::vector<uint32_t>& values() const { return values_; }
+  const Words& values() const { return values_; }
 
  private:
   Shape shape_;
   uint32_t variants_ = 1;
   std::vector<int64_t> group_rows_, steps_;
-  std::vector<uint32_t> values_, weights_, moments_, hashes_;  // bits of floats; hashes as low and high words
+  Words values_, weights_, moments_, hashes_;  // bits of floats; hashes as low and high words
   std::vector<int64_t> flags_;
   // A list of bits that a row may lack.
   struct RowBits {

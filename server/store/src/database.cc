@@ -17,9 +17,12 @@
 #include "foreshock/base/file.h"
 #include "foreshock/base/logging.h"
 #include "keys.h"
+#include "rocksdb_crc32c.h"
 
 namespace foreshock::store {
 namespace {
+
+constexpr size_t kKeptBatchBytes = 8 << 20;
 
 // An empty view may point nowhere, and RocksDB hands pointers to memcmp.
 rocksdb::Slice ToSlice(std::string_view text) {
@@ -74,6 +77,7 @@ class Log : public rocksdb::Logger {
 };
 
 rocksdb::Options RocksOptions(const StoreOptions& from) {
+  LinkChecksum();
   rocksdb::Options options;
   if (from.env != nullptr) options.env = from.env;
   options.create_if_missing = true;
@@ -98,8 +102,16 @@ rocksdb::Options RocksOptions(const StoreOptions& from) {
 
 }  // namespace
 
-Batch::Batch(size_t bytes) : batch_(std::make_unique<rocksdb::WriteBatch>(bytes)) {}
+Batch::Batch() : batch_(std::make_unique<rocksdb::WriteBatch>()) {}
 Batch::~Batch() = default;
+void Batch::Clear(size_t bytes) {
+  const size_t capacity = batch_->Data().capacity();
+  if (capacity < bytes || capacity > kKeptBatchBytes) {
+    batch_ = std::make_unique<rocksdb::WriteBatch>(bytes);
+  } else {
+    batch_->Clear();
+  }
+}
 void Batch::Put(std::string_view key, std::string_view value) {
   // Into memory: it can only fail for want of a column family.
   batch_->Put(ToSlice(key), ToSlice(value)).PermitUncheckedError();

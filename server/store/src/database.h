@@ -28,9 +28,10 @@ namespace foreshock::store {
 // Collects puts and deletions that are written as one.
 class Batch {
  public:
-  // Room for so many bytes is taken at once.
-  explicit Batch(size_t bytes = 0);
+  Batch();
   ~Batch();
+  // Empties it and makes room for so many bytes. Its memory is used again unless it was much.
+  void Clear(size_t bytes);
   void Put(std::string_view key, std::string_view value);
   void Delete(std::string_view key);
   // All keys with begin <= key < end.

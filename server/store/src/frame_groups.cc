@@ -33,12 +33,16 @@ Result<std::vector<StoredFrame>> FrameGroup::Take(bool every_incarnation) {
     while (records_[first].key.source.incarnation != newest) ++first;
   }
   for (size_t i = first; i < records_.size(); ++i) {
-    Result<wire::Frame> frame = wire::DecodeFrame(records_[i].payload);
-    if (!frame.ok()) {
-      return Status(Code::kDataLoss,
-                    "frame of step " + std::to_string(step()) + ": " + frame.status().message());
+    if (records_[i].frame) {
+      frames.push_back(*std::move(records_[i].frame));
+    } else {
+      Result<wire::Frame> frame = wire::DecodeFrame(records_[i].payload);
+      if (!frame.ok()) {
+        return Status(Code::kDataLoss,
+                      "frame of step " + std::to_string(step()) + ": " + frame.status().message());
+      }
+      frames.push_back(std::move(frame).value());
     }
-    frames.push_back(std::move(frame).value());
     const SourceId source = records_[i].key.source;
     if (i + 1 == records_.size() || records_[i + 1].key.source.incarnation != source.incarnation) {
       out.push_back({source.rank, source.incarnation, NewestOf(std::move(frames))});

@@ -2,6 +2,7 @@
 // restarted process, a repeated step) gives the newest.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +17,11 @@ class FrameGroup {
  public:
   bool empty() const { return records_.empty(); }
   int64_t step() const { return records_.front().key.step; }
-  void Add(const FrameKeyParts& key, std::string payload) { records_.push_back({key, std::move(payload)}); }
+  void Add(const FrameKeyParts& key, std::string payload) {
+    records_.push_back({key, std::move(payload), {}});
+  }
+  // One that need not be decoded.
+  void Add(const FrameKeyParts& key, wire::Frame frame) { records_.push_back({key, {}, std::move(frame)}); }
   // The frames of the group, oldest incarnation first; just the newest unless `every_incarnation`. Empties
   // the group. kDataLoss when a record cannot be read.
   Result<std::vector<StoredFrame>> Take(bool every_incarnation);
@@ -25,6 +30,7 @@ class FrameGroup {
   struct Record {
     FrameKeyParts key;
     std::string payload;
+    std::optional<wire::Frame> frame;
   };
   std::vector<Record> records_;
 };

@@ -176,6 +176,16 @@ Result<std::vector<StoredFrame>> FrameSource::Frames(const Span& span, int64_t f
   return newest.Take(every_incarnation);
 }
 
+// A rank's record never changes; a merged frame may, and what is known of it may be newer than this view.
+void FrameSource::AddOpen(const FrameKeyParts& key, std::string_view value, const SeriesFilter& filter,
+                          FrameGroup* group) const {
+  const auto frame = source_.rank == kMerged ? nullptr : recent_->Find(key);
+  if (frame == nullptr) return group->Add(key, FilterPayload(value, filter));
+  wire::Frame wanted = FilteredCopy(*frame, filter);
+  if (LacksHeads(wanted)) return group->Add(key, FilterPayload(value, filter));
+  group->Add(key, std::move(wanted));
+}
+
 Status FrameSource::Tail(int64_t from, int64_t to, bool backward, const SeriesFilter& filter,
                          bool every_incarnation, const EachFrame& each, bool* stopped) const {
   *stopped = false;
@@ -209,7 +219,7 @@ Status FrameSource::Tail(int64_t from, int64_t to, bool backward, const SeriesFi
     }
     if (!group.empty() && group.step() != parts->step && !flush()) return false;
     if (parts->step > to || parts->step < from) return false;
-    group.Add(*parts, FilterPayload(value, filter));
+    AddOpen(*parts, value, filter, &group);
     return true;
   };
   const std::string prefix = FramePrefix(source_.run, source_.attempt, source_.rank);

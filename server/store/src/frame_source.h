@@ -13,6 +13,7 @@
 #include "frame_groups.h"
 #include "layout.h"
 #include "payload_filter.h"
+#include "recent_frames.h"
 
 namespace foreshock::store {
 
@@ -24,7 +25,9 @@ struct Span {
 
 class FrameSource {
  public:
-  FrameSource(Layouts::Look look, const FramesOf& source) : look_(std::move(look)), source_(source) {}
+  // `recent` (not owned): where frames are that need not be decoded.
+  FrameSource(Layouts::Look look, const FramesOf& source, const RecentFrames* recent)
+      : look_(std::move(look)), source_(source), recent_(recent) {}
 
   const Database::View& view() const { return look_.view; }
   const FramesOf& source() const { return source_; }
@@ -44,10 +47,13 @@ class FrameSource {
  private:
   // The last step that is sealed or kept; nullopt: none is.
   Result<std::optional<int64_t>> LastClosed() const;
+  void AddOpen(const FrameKeyParts& key, std::string_view value, const SeriesFilter& filter,
+               FrameGroup* group) const;
   Status AddRaw(int64_t from, int64_t end, std::vector<Span>* spans) const;
 
   Layouts::Look look_;
   FramesOf source_;
+  const RecentFrames* recent_;
 };
 
 }  // namespace foreshock::store

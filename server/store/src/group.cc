@@ -113,19 +113,21 @@ bool GroupBuilder::HasTooManyVariants() const {
   return false;
 }
 
-std::vector<std::pair<ColumnName, std::string>> GroupBuilder::Encode() {
+void GroupBuilder::Encode(const std::function<void(const ColumnName&, std::string_view)>& each) {
   std::map<std::pair<uint16_t, std::optional<uint32_t>>, uint32_t> variants, next;
   for (const Column& column : columns_) ++variants[{column.shape().signal, column.shape().layer}];
-  std::vector<std::pair<ColumnName, std::string>> chunks(1);
   rows_.columns.clear();
   for (const size_t i : order_) {
     const std::pair key(columns_[i].shape().signal, columns_[i].shape().layer);
-    const ColumnName name{key.first, key.second, static_cast<uint8_t>(next[key]++)};
-    rows_.columns.push_back(name);
-    chunks.emplace_back(name, columns_[i].Encode(variants[key]));
+    rows_.columns.push_back({key.first, key.second, static_cast<uint8_t>(next[key]++)});
   }
-  chunks[0].second = rows_.Encode();
-  return chunks;
+  each({}, rows_.Encode());
+  std::string bytes;
+  for (size_t k = 0; k < order_.size(); ++k) {
+    const ColumnName& name = rows_.columns[k];
+    columns_[order_[k]].EncodeInto(variants[{name.signal, name.layer}], &bytes);
+    each(name, bytes);
+  }
 }
 
 }  // namespace foreshock::store

@@ -2,6 +2,7 @@
 // one column a signal and layer (docs/formats/store.md).
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -45,8 +46,8 @@ class GroupBuilder {
   size_t size() const { return rows_.size(); }
   int64_t first_step() const { return rows_.steps.front(); }
   int64_t last_step() const { return rows_.steps.back(); }
-  // Every chunk of the group, the rows' own first. Not empty.
-  std::vector<std::pair<ColumnName, std::string>> Encode();
+  // Every chunk of the group, the rows' own first. Not empty. The bytes live for the call.
+  void Encode(const std::function<void(const ColumnName&, std::string_view)>& each);
 
  private:
   bool HasTooManyVariants() const;

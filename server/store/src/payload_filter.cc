@@ -61,4 +61,21 @@ void FilterSeries(const SeriesFilter& filter, wire::Frame* frame) {
   std::erase_if(frame->series, [&](const wire::Series& s) { return !filter.Takes(s.signal, s.layer); });
 }
 
+wire::Frame FilteredCopy(const wire::Frame& frame, const SeriesFilter& filter) {
+  if (filter.takes_all()) return frame;
+  wire::Frame copy{.seq = frame.seq,
+                   .step = frame.step,
+                   .time_unix_ns = frame.time_unix_ns,
+                   .dropped_before = frame.dropped_before,
+                   .skipped = frame.skipped,
+                   .part = frame.part,
+                   .parts = frame.parts,
+                   .window_from = frame.window_from,
+                   .series = {}};
+  for (const wire::Series& s : frame.series) {
+    if (filter.Takes(s.signal, s.layer)) copy.series.push_back(s);
+  }
+  return copy;
+}
+
 }  // namespace foreshock::store

@@ -22,5 +22,7 @@ struct SeriesFilter {
 std::string FilterPayload(std::string_view payload, const SeriesFilter& filter);
 // The same of a decoded frame.
 void FilterSeries(const SeriesFilter& filter, wire::Frame* frame);
+// A copy with only these series.
+wire::Frame FilteredCopy(const wire::Frame& frame, const SeriesFilter& filter);
 
 }  // namespace foreshock::store

@@ -38,7 +38,7 @@ Result<StoreImpl::Place> StoreImpl::Locate(const std::string& run, const std::st
 Result<FrameSource> StoreImpl::See(const Place& place) const {
   const FramesOf source{place.run, place.attempt, place.rank};
   FS_ASSIGN_OR_RETURN(Layouts::Look look, layouts_.See(source));
-  return FrameSource(std::move(look), source);
+  return FrameSource(std::move(look), source, &recent_);
 }
 
 Status StoreImpl::ReadFrames(const FrameQuery& query, const std::function<bool(StoredFrame)>& each) const {

@@ -23,7 +23,7 @@ std::optional<std::vector<size_t>> PlacesOf(const std::vector<uint32_t>& heads,
 
 // Points of a group that overlaps with nothing. False in *go_on: `each` had enough.
 Status PointsOfGroup(const FrameSource& source, const SealedGroup& group, const SeriesQuery& query,
-                     const EachPoint& each, bool* go_on) {
+                     const EachPoint& each, SeriesPoint* point, bool* go_on) {
   std::optional<std::optional<uint32_t>> layer;
   if (query.layer) layer = query.layer;
   FS_ASSIGN_OR_RETURN(const std::vector<Column> columns,
@@ -47,7 +47,9 @@ Status PointsOfGroup(const FrameSource& source, const SealedGroup& group, const 
   }
   for (const Ref& ref : refs) {
     const auto& picked = places[ref.column];
-    *go_on = each({ref.step, columns[ref.column].Row(ref.row, picked ? &*picked : nullptr)});
+    point->step = ref.step;
+    columns[ref.column].ReadRow(ref.row, picked ? &*picked : nullptr, &point->series);
+    *go_on = each(*point);
     if (!*go_on) break;
   }
   return OkStatus();
@@ -58,15 +60,16 @@ Status PointsOfGroup(const FrameSource& source, const SealedGroup& group, const 
 Status EachPointOf(const FrameSource& source, const SeriesQuery& query, const EachPoint& each) {
   const SeriesFilter filter{.signals = {query.signal}, .layer = query.layer};
   bool go_on = true;
+  SeriesPoint point;
   const auto frame = [&](const StoredFrame& stored) {
-    for (SeriesPoint& point : PointsOf(stored.frame, query)) go_on = go_on && each(std::move(point));
+    for (const SeriesPoint& p : PointsOf(stored.frame, query)) go_on = go_on && each(p);
     return go_on;
   };
   FS_ASSIGN_OR_RETURN(const std::vector<Span> spans, source.Spans(query.from_step, query.to_step));
   for (const Span& span : spans) {
     if (!go_on) return OkStatus();
     if (span.groups.size() == 1 && !span.raw) {
-      FS_RETURN_IF_ERROR(PointsOfGroup(source, span.groups.front(), query, each, &go_on));
+      FS_RETURN_IF_ERROR(PointsOfGroup(source, span.groups.front(), query, each, &point, &go_on));
       continue;
     }
     FS_ASSIGN_OR_RETURN(const std::vector<StoredFrame> frames,
@@ -80,21 +83,22 @@ Status EachPointOf(const FrameSource& source, const SeriesQuery& query, const Ea
   return source.Tail(query.from_step, query.to_step, false, filter, false, frame, &stopped);
 }
 
-Status StoreImpl::ReadSeries(const SeriesQuery& query, const std::function<bool(SeriesPoint)>& each) const {
+Status StoreImpl::ReadSeries(const SeriesQuery& query,
+                             const std::function<bool(const SeriesPoint&)>& each) const {
   FS_ASSIGN_OR_RETURN(const Place place, Locate(query.run, query.attempt, query.rank));
   if (query.from_step > query.to_step) return OkStatus();
   FS_ASSIGN_OR_RETURN(const FrameSource source, See(place));
   if (query.max_points == 0) return EachPointOf(source, query, each);
   std::vector<std::vector<SeriesPoint>> steps;
-  FS_RETURN_IF_ERROR(EachPointOf(source, query, [&](SeriesPoint point) {
+  FS_RETURN_IF_ERROR(EachPointOf(source, query, [&](const SeriesPoint& point) {
     if (steps.empty() || steps.back().front().step != point.step) steps.emplace_back();
-    steps.back().push_back(std::move(point));
+    steps.back().push_back(point);
     return true;
   }));
   if (steps.empty()) return OkStatus();
   for (const size_t i : Thinned(steps.size(), query.max_points)) {
-    for (SeriesPoint& point : steps[i]) {
-      if (!each(std::move(point))) return OkStatus();
+    for (const SeriesPoint& point : steps[i]) {
+      if (!each(point)) return OkStatus();
     }
   }
   return OkStatus();

@@ -3,26 +3,20 @@
 #include <algorithm>
 #include <limits>
 
-#include "foreshock/server/store/parts.h"
-
 namespace foreshock::store {
-namespace {
 
 bool LacksHeads(const wire::Frame& frame) {
   return std::any_of(frame.series.begin(), frame.series.end(),
                      [](const wire::Series& s) { return !s.present.empty(); });
 }
 
-}  // namespace
-
 void RecentFrames::Add(const SourceId& source, int64_t step, uint64_t seq,
-                       std::shared_ptr<const wire::Frame> frame) {
+                       std::shared_ptr<const wire::Frame> frame, size_t bytes) {
   const Key key{{source.run, source.attempt, source.rank}, step, source.incarnation, seq};
-  const size_t bytes = MemoryOf(*frame);
   std::lock_guard lock(mutex_);
   const auto known = entries_.find(key);
   if (known != entries_.end()) Erase(known);
-  if (bytes > max_bytes_ || LacksHeads(*frame)) return;
+  if (bytes > max_bytes_) return;
   while (bytes_ + bytes > max_bytes_) {
     // A source's own older frames are sealed before this one.
     if (std::get<0>(ages_.front()) == std::get<0>(key)) return;

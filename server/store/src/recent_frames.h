@@ -1,7 +1,8 @@
 // Frames as they were decoded when they came, until they are sealed: so that sealing decodes nothing.
 //
 // A cache: what is not here any more (too many bytes, a restart) is read from the database and decoded.
-// Whoever takes a frame compares what it encodes to with what is stored. Thread-safe.
+// Whoever seals a frame compares what it encodes to with what is stored. What the places of missing heads
+// hold is not told by that: such frames are to be decoded (LacksHeads). Thread-safe.
 #pragma once
 
 #include <list>
@@ -15,15 +16,17 @@
 
 namespace foreshock::store {
 
+bool LacksHeads(const wire::Frame& frame);
+
 class RecentFrames {
  public:
   // More bytes: more frames of sources that wait for being sealed need no second decoding.
   explicit RecentFrames(size_t max_bytes) : max_bytes_(max_bytes) {}
 
   // Takes the place of an earlier frame of the same key. Beyond the limit the oldest of other sources go, or
-  // else this one. Frames in which heads are missing are not kept: what their empty places hold is not told
-  // by what they encode to.
-  void Add(const SourceId& source, int64_t step, uint64_t seq, std::shared_ptr<const wire::Frame> frame);
+  // else this one. `bytes`: MemoryOf(*frame).
+  void Add(const SourceId& source, int64_t step, uint64_t seq, std::shared_ptr<const wire::Frame> frame,
+           size_t bytes);
   // nullptr: not here.
   std::shared_ptr<const wire::Frame> Find(const FrameKeyParts& key) const;
   // All of a source below a step.

@@ -74,7 +74,7 @@ Result<RollupColumn> RollupColumn::Decode(std::string_view bytes) {
   if (!r.ok() || column.buckets == 0) return Torn("header");
   const size_t entries = column.buckets * column.width();
   column.counts = r.Ints(entries);
-  std::vector<uint32_t> words;
+  Words words;
   for (auto* floats : {&column.mins, &column.means, &column.maxes}) {
     words.clear();
     if (!r.ok() || !ReadWords(&r, column.buckets, column.width(), &words)) return Torn("values");

@@ -183,7 +183,7 @@ Result<Rollup> StoreImpl::ReadRollup(const SeriesQuery& query) const {
   const uint64_t wanted = std::max<uint64_t>((rows + query.max_points - 1) / query.max_points, 1);
   uint32_t level = kRollupLevels;
   while (level > 0 && kRowsOfLevel[level] > wanted) --level;
-  const FrameSource source(std::move(look), of);
+  const FrameSource source(std::move(look), of, &recent_);
   Gatherer gather(query.heads, wanted);
   FS_RETURN_IF_ERROR(Reader(source, of, query, &gather).Walk(level, query.from_step, query.to_step));
   out.heads = gather.heads();

@@ -158,7 +158,7 @@ Result<bool> StoreImpl::RollOnce(const FramesOf& source) {
   Batch batch;
   {
     const int64_t open_from = look.open_from;
-    const FrameSource frames(std::move(look), source);
+    const FrameSource frames(std::move(look), source, &recent_);
     const Result<bool> bucket = RollBucket(frames, open_from, &rolling);
     if (!bucket.ok()) rolling_.erase(it);
     if (!bucket.ok() || !*bucket) return bucket;

@@ -33,22 +33,20 @@ void AddGroup(const FramesOf& source, uint32_t seal, uint32_t incarnation, Group
   const SourceId id{source.run, source.attempt, source.rank, 0};
   batch->Put(GroupKey(Table::kGroup, id, group.first, seal), EncodeGroup(group));
   const std::string prefix = GroupKey(Table::kChunk, id, group.first, seal);
-  for (const auto& [name, bytes] : builder->Encode()) {
-    std::string key = prefix;
+  std::string key;
+  builder->Encode([&](const ColumnName& name, std::string_view bytes) {
+    key = prefix;
     AppendColumn(name, &key);
     batch->Put(key, bytes);
-  }
+  });
   change->groups.push_back(group);
 }
 
 // What is still known decoded need not be copied and decoded, if it is what is stored.
 OpenRecord OpenedAs(const FrameKeyParts& key, std::string_view value,
                     std::shared_ptr<const wire::Frame> frame) {
-  thread_local std::string encoded;
-  if (frame != nullptr) {
-    wire::EncodeInto(*frame, &encoded);
-    if (encoded == value) return {key, {}, std::move(frame)};
-  }
+  if (frame != nullptr && wire::EncodesTo(*frame, value) && !LacksHeads(*frame))
+    return {key, {}, std::move(frame)};
   return {key, std::string(value), nullptr};
 }
 
@@ -113,7 +111,8 @@ Result<bool> StoreImpl::SealOnce(const FramesOf& source, uint32_t least_rows) {
       records, [this](const FrameKeyParts& key) { return IsNewestRecord(key); }, options_.seal_steps);
   if (plan.closed.empty()) return false;
 
-  Batch batch;
+  Batch& batch = seal_batch_;
+  batch.Clear(0);
   Layouts::Change change;
   uint32_t seal = start->next_seal;
   for (auto& [incarnation, builder] : plan.groups) {

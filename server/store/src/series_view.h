@@ -12,7 +12,8 @@ std::vector<SeriesPoint> PointsOf(const wire::Frame& frame, const SeriesQuery& q
 
 // Points of a source by rising step until `each` says no; max_points is not looked at.
 class FrameSource;
-using EachPoint = std::function<bool(SeriesPoint)>;
+// The point lives for the call.
+using EachPoint = std::function<bool(const SeriesPoint&)>;
 Status EachPointOf(const FrameSource& source, const SeriesQuery& query, const EachPoint& each);
 
 // Leaves only these signals in the frame; empty: all.

@@ -60,8 +60,9 @@ Result<SourceInfo> StoreImpl::OpenSource(const wire::Hello& hello, int64_t now_u
   }
   if (known == nullptr || !(*known->hello == hello)) {
     batch.Put(SourceKey(Table::kSource, source.id), EncodeSource(source));
-    // Not synced: thousands of trainers that begin together would wait for each other's disk writes. The first record's
-    // synced write covers what stands before it in the log, and until then nothing of this source was acknowledged.
+    // Not synced: thousands of trainers that begin together would wait for each other's disk writes. The
+    // first record's synced write covers what stands before it in the log, and until then nothing of this
+    // source was acknowledged.
     FS_RETURN_IF_ERROR(db_->Write(batch, false));
   }
   {

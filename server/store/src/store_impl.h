@@ -44,7 +44,8 @@ class StoreImpl final : public Store {
   Result<std::vector<Unmerged>> UnmergedSteps() const override;
 
   Status ReadFrames(const FrameQuery& query, const std::function<bool(StoredFrame)>& each) const override;
-  Status ReadSeries(const SeriesQuery& query, const std::function<bool(SeriesPoint)>& each) const override;
+  Status ReadSeries(const SeriesQuery& query,
+                    const std::function<bool(const SeriesPoint&)>& each) const override;
   Result<Rollup> ReadRollup(const SeriesQuery& query) const override;
   Result<StoredFrame> ReadStep(const StepQuery& query) const override;
   Result<std::vector<StoredEvent>> ReadEvents(const std::string& run, const std::string& attempt,
@@ -70,13 +71,13 @@ class StoreImpl final : public Store {
  private:
   // What AppendRecords is about to make true.
   struct Pending {
-    Batch batch;
+    Batch& batch;
     std::map<SourceId, SourceInfo> sources;  // as they will be
     std::vector<AppendOutcome> outcomes;
     std::map<std::string, uint64_t> marks;  // keys of kUnmerged
     std::vector<std::pair<FramesOf, int64_t>> frames;
     bool changes = false;  // beyond counting duplicates
-    explicit Pending(size_t bytes) : batch(bytes) {}
+    explicit Pending(Batch& b) : batch(b) {}
   };
   // Where the frames of a query are.
   struct Place {
@@ -126,7 +127,9 @@ class StoreImpl final : public Store {
   mutable Layouts layouts_{db_.get()};
   RecentFrames recent_;
   std::mutex seal_mutex_;                  // one group at a time
+  Batch seal_batch_;                       // guarded by seal_mutex_: its memory is used again
   std::mutex write_mutex_;                 // one writer at a time
+  Batch append_batch_;                     // guarded by write_mutex_, likewise
   std::map<std::string, uint64_t> marks_;  // guarded by write_mutex_: key of kUnmerged -> stamp
   std::atomic<uint64_t> stamp_{1};
   std::atomic<uint64_t> most_open_{0};  // frames of a source, in the last write

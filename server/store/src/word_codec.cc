@@ -119,6 +119,25 @@ const uint8_t* ReadPlane(ByteReader* reader, size_t count, std::string* scratch)
 uint32_t Fold(uint32_t difference) { return difference << 1 ^ (0 - (difference >> 31)); }
 uint32_t Unfold(uint32_t folded) { return folded >> 1 ^ (0 - (folded & 1)); }
 
+// __restrict: stores of single bytes may change anything else, and the loops would not become vector code.
+void FoldAll(const uint32_t* __restrict words, size_t n, size_t width, uint32_t* __restrict folded) {
+  const uint32_t first = words[0];
+  for (size_t i = 0; i < width; ++i) folded[i] = Fold(words[i] - first);
+  for (size_t i = width; i < n; ++i) folded[i] = Fold(words[i] - words[i - width]);
+}
+void TakePlane(const uint32_t* __restrict folded, size_t n, int shift, uint8_t* __restrict plane) {
+  for (size_t i = 0; i < n; ++i) plane[i] = static_cast<uint8_t>(folded[i] >> shift);
+}
+void JoinPlanes(const uint8_t* a, const uint8_t* b, const uint8_t* c, const uint8_t* d, size_t n,
+                uint32_t* __restrict words) {
+  for (size_t i = 0; i < n; ++i) {
+    words[i] = Unfold(uint32_t{a[i]} | uint32_t{b[i]} << 8 | uint32_t{c[i]} << 16 | uint32_t{d[i]} << 24);
+  }
+}
+void AddRow(const uint32_t* __restrict before, size_t width, uint32_t* __restrict row) {
+  for (size_t k = 0; k < width; ++k) row[k] += before[k];
+}
+
 }  // namespace
 
 void PutWords(std::span<const uint32_t> words, size_t width, std::string* out) {
@@ -126,26 +145,22 @@ void PutWords(std::span<const uint32_t> words, size_t width, std::string* out) {
   const size_t n = words.size();
   ByteWriter w(out);
   for (int shift = 0; shift < 32; shift += 8) w.U8(static_cast<uint8_t>(words[0] >> shift));
-  thread_local std::vector<uint32_t> folded;
-  thread_local std::vector<uint8_t> planes;
+  thread_local Words folded;
+  thread_local std::vector<uint8_t> plane;
   folded.resize(n);
-  planes.resize(4 * n);
-  for (size_t i = 0; i < width; ++i) folded[i] = Fold(words[i] - words[0]);
-  for (size_t i = width; i < n; ++i) folded[i] = Fold(words[i] - words[i - width]);
-  uint8_t *const a = planes.data(), *const b = a + n, *const c = b + n, *const d = c + n;
-  for (size_t i = 0; i < n; ++i) a[i] = static_cast<uint8_t>(folded[i]);
-  for (size_t i = 0; i < n; ++i) b[i] = static_cast<uint8_t>(folded[i] >> 8);
-  for (size_t i = 0; i < n; ++i) c[i] = static_cast<uint8_t>(folded[i] >> 16);
-  for (size_t i = 0; i < n; ++i) d[i] = static_cast<uint8_t>(folded[i] >> 24);
-  for (const uint8_t* plane : {a, b, c, d}) PutPlane({plane, n}, out);
+  plane.resize(n);
+  FoldAll(words.data(), n, width, folded.data());
+  for (int shift = 0; shift < 32; shift += 8) {
+    TakePlane(folded.data(), n, shift, plane.data());
+    PutPlane(plane, out);
+  }
 }
 
-bool ReadWords(ByteReader* reader, size_t rows, size_t width, std::vector<uint32_t>* words) {
+bool ReadWords(ByteReader* reader, size_t rows, size_t width, Words* words) {
   return ReadWords(reader, rows, width, rows, words);
 }
 
-bool ReadWords(ByteReader* reader, size_t rows, size_t width, size_t first_rows,
-               std::vector<uint32_t>* words) {
+bool ReadWords(ByteReader* reader, size_t rows, size_t width, size_t first_rows, Words* words) {
   if (rows == 0 || width == 0) return reader->ok();
   if (width > kMaxWords || rows > kMaxWords / width) return false;
   const size_t n = rows * width, base = words->size();
@@ -160,15 +175,9 @@ bool ReadWords(ByteReader* reader, size_t rows, size_t width, size_t first_rows,
   const size_t wanted = std::min(rows, first_rows) * width;
   words->resize(base + wanted);
   uint32_t* const to = words->data() + base;
-  const uint8_t *a = planes[0], *b = planes[1], *c = planes[2], *d = planes[3];
-  for (size_t i = 0; i < wanted; ++i) {
-    to[i] = Unfold(uint32_t{a[i]} | uint32_t{b[i]} << 8 | uint32_t{c[i]} << 16 | uint32_t{d[i]} << 24);
-  }
+  JoinPlanes(planes[0], planes[1], planes[2], planes[3], wanted, to);
   for (size_t i = 0; i < std::min(width, wanted); ++i) to[i] += first;
-  for (size_t i = width; i < wanted; i += width) {
-    uint32_t* const at = to + i;
-    for (size_t k = 0; k < width; ++k) at[k] += at[k - width];
-  }
+  for (size_t i = width; i < wanted; i += width) AddRow(to + i - width, width, to + i);
   if (n > kKeptScratch) {
     for (std::string& plane : scratch) std::string().swap(plane);
   }

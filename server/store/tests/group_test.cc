@@ -32,10 +32,17 @@ Result<std::vector<wire::Frame>> Unseal(const Chunks& chunks) {
   return frames;
 }
 
+Chunks ChunksOf(GroupBuilder& builder) {
+  Chunks chunks;
+  builder.Encode(
+      [&](const ColumnName& name, std::string_view bytes) { chunks.emplace_back(name, std::string(bytes)); });
+  return chunks;
+}
+
 Chunks Seal(const std::vector<wire::Frame>& frames) {
   GroupBuilder builder;
   for (const wire::Frame& frame : frames) EXPECT_TRUE(builder.Add(frame));
-  return builder.Encode();
+  return ChunksOf(builder);
 }
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -120,6 +127,13 @@ TEST(Group, TheOrderOfSeriesIsKeptEvenWhereItChanges) {
   ExpectRoundTrip(frames);
 }
 
+TEST(Group, ShardsOfPartialValuesAreKept) {
+  wire::Series first = Series(1, 0, {1, 2}), second = first, whole = first;
+  first.shards = second.shards = 2;
+  second.shard = 1;
+  ExpectRoundTrip({Frame(1, {first}), Frame(2, {second}), Frame(3, {first, second}), Frame(4, {whole})});
+}
+
 TEST(Group, WhatCannotBeSealedIsRefusedAndChangesNothing) {
   GroupBuilder builder;
   ASSERT_TRUE(builder.Add(Frame(5, {Series(1, 0, {1, 2})})));
@@ -131,7 +145,7 @@ TEST(Group, WhatCannotBeSealedIsRefusedAndChangesNothing) {
   wire::Frame odd = Frame(6, {Series(1, 0, {1, 2})});
   odd.series[0].values.pop_back();
   EXPECT_FALSE(builder.Add(odd));
-  const auto back = Unseal(builder.Encode());
+  const auto back = Unseal(ChunksOf(builder));
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(back->size(), 1u);
 }
@@ -193,6 +207,7 @@ wire::Series AnySeries(std::mt19937_64& random) {
   if (random() % 4 == 0) {
     for (size_t i = 0; i < count; ++i) s.direction_hash.push_back(random());
   }
+  if (random() % 4 == 0) s.shards = 1 + (s.shard = static_cast<uint32_t>(random() % 300));
   if (random() % 4 == 0) s.flags = static_cast<uint32_t>(random());
   if (random() % 4 == 0) s.step_offsets.assign(s.values_per_head, static_cast<uint32_t>(random()));
   return s;

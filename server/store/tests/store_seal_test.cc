@@ -349,10 +349,10 @@ TEST(StoreSeal, AFolderOfTheFirstVersionIsTakenOverAndANewerOneRefused) {
     EXPECT_EQ((*store)->stats().sealed_frames, 84u);
     EXPECT_EQ(Pair::Frames(**store, {.run = "run"}).size(), 100u);
   }
-  set_version("4");
+  set_version("5");
   const auto refused = Store::Open({.folder = folder.path()});
   EXPECT_EQ(refused.status().code(), Code::kFailedPrecondition);
-  EXPECT_NE(refused.status().message().find("version 4, this server reads 1 to 3"), std::string::npos)
+  EXPECT_NE(refused.status().message().find("version 5, this server reads 1 to 4"), std::string::npos)
       << refused.status().ToString();
 }
 

@@ -190,6 +190,30 @@ TEST_F(StoreTest, MissingNanAndInfComeBackBitForBit) {
             std::bit_cast<uint32_t>(std::nanf("0x12")));
 }
 
+// What the sender's memory had in the places of missing heads is not part of the frame.
+TEST_F(StoreTest, PlacesOfMissingHeadsReadTheSameBeforeAndAfterAReopening) {
+  wire::Series series = test::HeadSeries(kLogitMax, 2, {1, 77, 3});
+  series.present = {1, 0, 1};
+  wire::Frame frame = test::FrameOf(1, 0);
+  frame.series.push_back(series);
+  Records records(Source(HelloOf("run")).id);
+  records.Frame(frame);
+  Put(records);
+  const auto read = [&] {
+    std::vector<float> values;
+    const Status status =
+        store_->ReadSeries({.run = "run", .signal = kLogitMax, .layer = 2}, [&](const SeriesPoint& point) {
+          values = point.series.values;
+          return true;
+        });
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return values;
+  };
+  EXPECT_EQ(read(), (std::vector<float>{1, 0, 3}));
+  Reopen();
+  EXPECT_EQ(read(), (std::vector<float>{1, 0, 3}));
+}
+
 TEST_F(StoreTest, SeriesIsThinnedToItsLimitAndKeepsTheLastStep) {
   Records records(Source(HelloOf("run")).id);
   for (int64_t step = 0; step < 1'000; ++step) records.Frame(step, 1);

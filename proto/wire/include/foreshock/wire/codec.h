@@ -33,8 +33,8 @@ inline constexpr size_t kSafeMessageBytes = (4u << 20) - 4096;
 
 std::string Encode(const Hello& hello);
 std::string Encode(const Frame& frame);
-// The same into a string whose memory is used again.
-void EncodeInto(const Frame& frame, std::string* out);
+// Encode(frame) == bytes, without writing anything.
+bool EncodesTo(const Frame& frame, std::string_view bytes);
 std::string Encode(const Event& event);
 std::string Encode(const Goodbye& goodbye);
 std::string Encode(const Reply& reply);

@@ -42,7 +42,7 @@ struct IngestOptions {
   std::chrono::milliseconds hello_timeout{30'000};  // a stream without a Hello is closed then
   size_t max_message_bytes = 16u << 20;             // told to senders, which split larger steps
   size_t max_queued_bytes = 96u << 20;   // memory of records that wait for the disk, over all streams
-  size_t max_batch_bytes = 16u << 20;    // of one commit; more: fewer syncs, later acknowledgements
+  size_t max_batch_bytes = 4u << 20;     // of one commit; more: fewer syncs, later acknowledgements
   int64_t max_step = 999'999'999;        // steps are 0..max_step
   int64_t max_step_jump = 10'000'000;    // between neighbours of one source; see StepGuard
   std::chrono::milliseconds retry{500};  // between attempts to write to an ailing store

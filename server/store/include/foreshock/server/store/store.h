@@ -149,7 +149,9 @@ class Store {
   // --- reading. kNotFound: no such run or attempt. `each` returns false to stop early, which is ok.
 
   virtual Status ReadFrames(const FrameQuery& query, const std::function<bool(StoredFrame)>& each) const = 0;
-  virtual Status ReadSeries(const SeriesQuery& query, const std::function<bool(SeriesPoint)>& each) const = 0;
+  // The point lives for the call: its memory is used for the next one.
+  virtual Status ReadSeries(const SeriesQuery& query,
+                            const std::function<bool(const SeriesPoint&)>& each) const = 0;
   // One series of `layer` (absent: a scalar) at a resolution: about max_points buckets (at least 1), never
   // more than one beyond, each of some frames that follow each other, without holes between them. What is
   // shown is what users see of a value (DisplayValue); NaN and missing heads count as nothing. Reads rollups

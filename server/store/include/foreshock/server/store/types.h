@@ -101,6 +101,7 @@ struct Append {
   std::shared_ptr<const wire::Frame> frame;
   std::shared_ptr<const wire::Event> event;
   std::shared_ptr<const wire::Goodbye> goodbye;
+  size_t frame_bytes = 0;  // MemoryOf(*frame), where the caller knows it; 0: to be found out
   // Why it is put aside; empty: in good standing. The payload is kept, acknowledged and counted, and not seen
   // by readers of frames and events.
   std::string quarantine;
