@@ -4,6 +4,7 @@
 
 #include "foreshock/base/logging.h"
 #include "foreshock/wire/codec.h"
+#include "foreshock/wire/reply.h"
 
 namespace foreshock::agent {
 namespace {
@@ -284,7 +285,7 @@ void SourceStream::TakeReply(const wire::Reply& reply) {
     AcknowledgeGivenUp();
   }
   if (reply.error.has_value()) state_.ErrorReply(key_, *reply.error, !error_logged_.exchange(true));
-  if (!reply.actions.empty() || reply.sampling.has_value() || reply.error.has_value()) downlink_(key_, reply);
+  if (wire::ForTrainer(reply)) downlink_(key_, reply);
 }
 
 void SourceStream::Break(const Status& status) {

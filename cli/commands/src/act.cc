@@ -19,7 +19,9 @@ class Act final : public Command {
     return {"act", "Propose an action to a run's trainer: enable_qk_norm, qk_clip, checkpoint, stop",
             "The trainer takes only what is on its own allow-list; nothing is forced. With --wait: exit "
             "status 0\n"
-            "when it was taken, 1 when it was refused or expired.\n\nExamples:\n"
+            "when it was taken, 1 when it was refused, expired or withdrawn (enable_qk_norm of several "
+            "ranks: all "
+            "of\nthem at one step, or none).\n\nExamples:\n"
             "  foreshock act gpt-7 enable_qk_norm\n  foreshock act gpt-7 qk_clip --value 100 --layer 3 "
             "--layer 4\n"
             "  foreshock act gpt-7 checkpoint --wait 60\n  foreshock act gpt-7 stop --expires 1500",

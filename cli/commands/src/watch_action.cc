@@ -13,6 +13,7 @@ bool Settled(const v1::ActionRecord& record) {
     case v1::ACTION_STATE_EXPIRED:
     case v1::ACTION_STATE_EFFECTIVE:
     case v1::ACTION_STATE_NO_EFFECT:
+    case v1::ACTION_STATE_WITHDRAWN:
       return true;
     case v1::ACTION_STATE_TAKEN:
       return record.action().kind() == "checkpoint" || record.action().kind() == "stop";

@@ -101,13 +101,15 @@ std::string RenderActions(const v1::ListActionsReply& reply, const Style& style)
                {"after", Align::kRight},
                {"detail"}});
   for (const v1::ActionRecord& record : reply.actions()) {
+    const bool both = !record.detail().empty() && !record.note().empty();
+    const std::string detail = record.detail() + (both ? "; " : "") + record.note();
     const auto logit = [](bool has, float value) {
       return FormatNumber(has ? std::optional<double>(value) : std::nullopt);
     };
     table.AddRow({Printable(record.action().kind()), StateName(record.state()),
                   std::to_string(record.state_step()), Printable(record.action().issuer()),
                   logit(record.has_logit_before(), record.logit_before()),
-                  logit(record.has_logit_after(), record.logit_after()), Printable(record.detail())});
+                  logit(record.has_logit_after(), record.logit_after()), Printable(detail)});
   }
   return table.empty() ? "" : table.Render(style);
 }

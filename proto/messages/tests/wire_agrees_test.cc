@@ -221,6 +221,38 @@ TEST(WireAgrees, EventGoodbyeReply) {
   EXPECT_EQ(*DecodeReply(Encode(r)), r);
 }
 
+// What a switch in two phases added: fields of their own, so that the encodings above stay as they were.
+TEST(WireAgrees, TwoPhaseSwitch) {
+  Hello hello = GoldenHello();
+  hello.action_protocol = 1;
+  EXPECT_EQ(Hex(Reserialised<v1::Hello>(Encode(hello))), Hex(Encode(hello)));
+  EXPECT_EQ(Hex(Encode(hello)), Hex(Golden("hello_proposals")));
+  EXPECT_EQ(*DecodeHello(Encode(hello)), hello);
+
+  Event event{
+      7, 310, 12, 0, EventKind::kAction, "", {2}, "act-2", "enable_qk_norm", ActionState::kAcknowledged};
+  EXPECT_EQ(Hex(Reserialised<v1::Event>(Encode(event))), Hex(Encode(event)));
+  EXPECT_EQ(Hex(Encode(event)), Hex(Golden("event_acknowledged")));
+  EXPECT_EQ(*DecodeEvent(Encode(event)), event);
+
+  Reply reply;
+  reply.proposals = {{"act-2", "enable_qk_norm", "a1", "rule:qk_runaway", 0, 500, {2}, 0, "logits"}};
+  reply.actions = {{"act-1", "enable_qk_norm", "a1", "sre", 400, 500, {1}, 0, "logits", true}};
+  EXPECT_EQ(Hex(Reserialised<v1::IngestReply>(Encode(reply))), Hex(Encode(reply)));
+  EXPECT_EQ(Hex(Encode(reply)), Hex(Golden("reply_proposals")));
+  EXPECT_EQ(*DecodeReply(Encode(reply)), reply);
+}
+
+// A reader of before: of a proposal nothing is left that it could take for an action.
+TEST(WireAgrees, AProposalIsNoActionToWhoDoesNotKnowIt) {
+  Reply reply;
+  reply.proposals = {{"act-2", "enable_qk_norm", "a1", "sre", 0, 0, {}, 0, ""}};
+  v1::IngestReply message;
+  ASSERT_TRUE(message.ParseFromString(Encode(reply)));
+  message.clear_proposals();
+  EXPECT_EQ(message.ByteSizeLong(), 0u);
+}
+
 TEST(WireAgrees, IngestRequestOneof) {
   const std::string payload = Encode(GoldenHello());
   const std::string bytes = ToIngestRequest(RecordType::kHello, payload);

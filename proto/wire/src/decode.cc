@@ -211,6 +211,9 @@ Action ReadAction(Reader r) {
       case Bytes(kReason):
         action.reason = Text(r);
         break;
+      case Varint(kCommitted):
+        action.committed = Flag(r);
+        break;
       default:
         r.skip();
     }
@@ -355,6 +358,9 @@ Result<Hello> ReadHello(Reader r) {
       case Varint(kLocalWorldSize):
         hello.local_world_size = r.get_uint32();
         break;
+      case Varint(kActionProtocol):
+        hello.action_protocol = r.get_uint32();
+        break;
       default:
         r.skip();
     }
@@ -437,7 +443,7 @@ Result<Event> ReadEvent(Reader r) {
         event.action = Text(r);
         break;
       case Varint(kActionState):
-        event.action_state = ReadEnum(r, ActionState::kNoEffect);
+        event.action_state = ReadEnum(r, ActionState::kWithdrawn);
         break;
       case Fixed32(kLogitBefore):
         event.logit_before = r.get_float();
@@ -494,6 +500,9 @@ Result<Reply> ReadReply(Reader r) {
         break;
       case Fixed64(kTime):
         reply.time_unix_ns = r.get_fixed64();
+        break;
+      case Bytes(kProposals):
+        reply.proposals.push_back(ReadAction(r.get_message()));
         break;
       default:
         r.skip();

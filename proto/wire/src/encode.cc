@@ -69,6 +69,7 @@ void PutAction(Writer& w, const Action& action) {
   PutUints(w, kLayers, action.layers);
   PutDouble(w, kValue, action.value);
   PutText(w, kReason, action.reason);
+  PutUint(w, kCommitted, action.committed);
 }
 
 void PutSampling(Writer& w, const Sampling& sampling) {
@@ -133,6 +134,7 @@ std::string Encode(const Hello& hello) {
     entry.add_string(2, value);
   }
   PutUint(w, kLocalWorldSize, hello.local_world_size);
+  PutUint(w, kActionProtocol, hello.action_protocol);
   return out;
 }
 
@@ -194,6 +196,7 @@ std::string Encode(const Reply& reply) {
   if (reply.sampling) PutMessage(w, kSampling, *reply.sampling, PutSampling);
   if (reply.error) PutMessage(w, kError, *reply.error, PutError);
   PutFixed(w, kTime, reply.time_unix_ns);
+  for (const Action& action : reply.proposals) PutMessage(w, kProposals, action, PutAction);
   return out;
 }
 

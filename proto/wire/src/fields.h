@@ -25,7 +25,7 @@ namespace hello {
 inline constexpr Tag kWireVersion = 1, kRun = 2, kAttempt = 3, kAttemptSource = 4, kRank = 5, kWorldSize = 6,
                      kIncarnation = 7, kStarted = 8, kHost = 9, kPid = 10, kSdkVersion = 11, kFramework = 12,
                      kModel = 13, kUnmonitored = 14, kAllowedActions = 15, kSampleEverySteps = 16,
-                     kLabels = 17, kLocalWorldSize = 18;
+                     kLabels = 17, kLocalWorldSize = 18, kActionProtocol = 19;
 }
 namespace model {
 inline constexpr Tag kName = 1, kModelDim = 2, kLayers = 3;
@@ -57,14 +57,15 @@ namespace goodbye {
 inline constexpr Tag kStatus = 5, kDetail = 6;
 }
 namespace reply {
-inline constexpr Tag kDurableSeq = 1, kHello = 2, kActions = 3, kSampling = 4, kError = 5, kTime = 6;
+inline constexpr Tag kDurableSeq = 1, kHello = 2, kActions = 3, kSampling = 4, kError = 5, kTime = 6,
+                     kProposals = 7;
 }
 namespace hello_ack {
 inline constexpr Tag kAttempt = 1, kAttemptSource = 2, kDurableSeq = 3, kMessageLimit = 4;
 }
 namespace action {
 inline constexpr Tag kId = 1, kKind = 2, kAttempt = 3, kIssuer = 4, kEffectiveStep = 5, kExpiryStep = 6,
-                     kLayers = 7, kValue = 8, kReason = 9;
+                     kLayers = 7, kValue = 8, kReason = 9, kCommitted = 10;
 }
 namespace sampling {
 inline constexpr Tag kAttention = 1, kSpectra = 2, kProjections = 3, kRowStride = 4;

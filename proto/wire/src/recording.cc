@@ -106,6 +106,12 @@ std::string_view Name(ActionState state) {
       return "effective";
     case ActionState::kNoEffect:
       return "no_effect";
+    case ActionState::kAcknowledged:
+      return "acknowledged";
+    case ActionState::kCommitted:
+      return "committed";
+    case ActionState::kWithdrawn:
+      return "withdrawn";
   }
   return "unspecified";
 }

@@ -4,10 +4,11 @@
 
 namespace foreshock::sdk {
 
-bool ActionDesk::Remember(const char* id) noexcept {
+bool ActionDesk::IsNews(const char* id, bool proposal) noexcept {
   for (const auto& seen : seen_) {
     if (std::strcmp(seen.data(), id) == 0) return false;
   }
+  if (proposal) return true;
   CopyText(id, seen_[next_seen_].data(), seen_[next_seen_].size());
   next_seen_ = (next_seen_ + 1) % kRemembered;
   return true;

@@ -253,6 +253,7 @@ void fs_run::FillHello() {
   wire::Hello& hello = options_.exporter.hello;
   hello.started_unix_ns = static_cast<uint64_t>(std::max<int64_t>(clock_.WallNanos(), 0));
   hello.unmonitored = unmonitored_;
+  hello.action_protocol = 1;  // fs_action_poll answers proposals
   for (const sdk::LayerSpec& spec : layers_) {
     wire::Layer layer;
     layer.layer = spec.layer;

@@ -137,6 +137,7 @@ struct fs_run {
   foreshock::sdk::Guard guard_{layers_};
   foreshock::sdk::EffectWatch effects_{layers_};
   foreshock::sdk::ActionDesk desk_;
+  std::string guard_refusal_;  // why the guard cannot be switched on, where that was tried; "" else
   std::unique_ptr<foreshock::sdk::StepSampler> sampler_;
   std::unique_ptr<foreshock::sdk::Exporter> exporter_;
   std::atomic<const foreshock::sdk::Exporter*> exporter_view_{nullptr};  // for fs_get_stats on another thread

@@ -38,12 +38,17 @@ void CopyLayers(const uint32_t* layers, uint32_t count, EventSlot* event) {
 // ---- actions
 
 void fs_run::CollectActions() {
-  desk_.Collect(exporter_->actions(), NextStep(), options_.exporter.hello.world_size > 1,
-                [this](const sdk::ActionSlot& action, wire::ActionState state, const char* detail) {
-                  EventSlot event = ActionEvent(action.id, action.kind, state, detail, last_step_);
-                  CopyLayers(action.layers, action.layer_count, &event);
-                  Publish(event);
-                });
+  // An action is not taken before its trainer has tried; a proposal is a promise, so what is known to fail is
+  // said here.
+  const auto objection = [this](const sdk::ActionSlot& action) {
+    return std::strcmp(action.kind, "enable_qk_norm") == 0 ? guard_refusal_.c_str() : "";
+  };
+  const auto report = [this](const sdk::ActionSlot& action, wire::ActionState state, const char* detail) {
+    EventSlot event = ActionEvent(action.id, action.kind, state, detail, last_step_);
+    CopyLayers(action.layers, action.layer_count, &event);
+    Publish(event);
+  };
+  desk_.Collect(exporter_->actions(), NextStep(), options_.exporter.hello.world_size > 1, objection, report);
 }
 
 fs_status fs_run::ActionPoll(fs_action* action) {
@@ -177,7 +182,9 @@ fs_status fs_run::GuardEnable(const fs_guard_options& options) {
                 options_.exporter.hello.world_size);
   }
   const Status status = guard_.Enable(options.automatic != 0);
-  return status.ok() ? FS_OK : Fail(FS_ERR_UNSUPPORTED, status);
+  if (status.ok()) return FS_OK;
+  guard_refusal_ = status.message();
+  return Fail(FS_ERR_UNSUPPORTED, status);
 }
 
 bool fs_run::GuardActive(uint32_t layer) const noexcept {

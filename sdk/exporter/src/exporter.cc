@@ -320,7 +320,8 @@ void Exporter::OnReply(const wire::Reply& reply) {
   if (reply.durable_seq > 0) state_->window.Acknowledge(std::min(reply.durable_seq, state_->next_seq - 1));
   counters_.acknowledged = state_->window.acknowledged();
   counters_.window_dropped = state_->window.dropped();
-  for (const wire::Action& action : reply.actions) OnAction(action);
+  for (const wire::Action& action : reply.proposals) OnAction(action, true);
+  for (const wire::Action& action : reply.actions) OnAction(action, false);
   if (reply.sampling) {
     request_.attention_every_steps = reply.sampling->attention_every_steps;
     request_.spectra_every_steps = reply.sampling->spectra_every_steps;
@@ -337,7 +338,7 @@ void Exporter::OnReply(const wire::Reply& reply) {
   }
 }
 
-void Exporter::OnAction(const wire::Action& action) {
+void Exporter::OnAction(const wire::Action& action, bool proposal) {
   ++counters_.actions_received;
   ActionSlot& slot = actions_.Slot();
   slot = ActionSlot();
@@ -348,6 +349,8 @@ void Exporter::OnAction(const wire::Action& action) {
   slot.effective_step = action.effective_step;
   slot.expiry_step = action.expiry_step;
   slot.value = action.value;
+  slot.proposal = proposal;
+  slot.committed = action.committed;
   const auto refuse = [&](const std::string& why) { CopyText(why.c_str(), slot.refuse, sizeof slot.refuse); };
   if (action.layers.size() > std::size(slot.layers)) {
     refuse("names " + std::to_string(action.layers.size()) + " layers, at most " +

@@ -2,6 +2,8 @@
 
 import json
 import multiprocessing
+import os
+import signal
 import traceback
 
 import pytest
@@ -275,7 +277,7 @@ def guarded(rank, tmp_path):
             foreshock.guard(ddp_model, mode=mode)
     with pytest.raises(RuntimeError, match="would clip differently"):
         guard._clip_action(None, [])
-    active, step, steps = [], 0, 11
+    active, step, steps = [], 0, 10**9
     while step < steps:
         optimizer.zero_grad()
         loss = ddp_model(*halves(step, rank))
@@ -285,10 +287,8 @@ def guarded(rank, tmp_path):
         monitor.step(loss=loss)
         if step == 10:
             (tmp_path / f"waits{rank}").touch()
-            until(lambda: monitor.stats()["actions_received"] > 0, "the action")
-            until((tmp_path / "effective").exists, "its step")
+        if (tmp_path / "effective").exists():  # ten seconds of steps ahead: both ranks read it before they are there
             steps = int((tmp_path / "effective").read_text()) + 5
-            dist.barrier()
         step += 1
     monitor.close()
     (tmp_path / f"active{rank}.json").write_text(json.dumps(active))
@@ -304,9 +304,14 @@ def test_the_guard_switches_at_one_step_on_all_ranks(tmp_path, servers):
     until(lambda: not running() or all((tmp_path / f"waits{r}").exists() for r in range(2)), "both ranks at step 10")
     until(lambda: not running() or servers.run_of(server, "two"), "the run")
     assert running(), errors.get()
-    reply = servers.post(server, "/api/v1/runs/two/actions", {"kind": "enable_qk_norm", "layers": [1]})
-    effective = int(reply["action"]["effective_step"])
-    assert effective >= 10 + 20, "ahead of both ranks, by itself"
+    proposal = servers.post(server, "/api/v1/runs/two/actions", {"kind": "enable_qk_norm", "layers": [1]})["action"]
+    action_of = lambda: next(a for a in servers.get(server, "/api/v1/runs/two/actions")["actions"] if a["action"]["id"] == proposal["id"])
+    until(lambda: not running() or action_of()["state"] == "committed", "both acknowledgements")
+    assert running(), errors.get()
+    record = action_of()
+    effective = int(record["action"]["effective_step"])
+    assert record["two_phase"] and record["action"]["committed"]
+    assert effective >= 10 + 20, "ahead of both ranks"
     (tmp_path / "new").write_text(str(effective))
     (tmp_path / "new").rename(tmp_path / "effective")
     for process in ranks:
@@ -316,3 +321,72 @@ def test_the_guard_switches_at_one_step_on_all_ranks(tmp_path, servers):
     assert active[0] == active[1]
     switch = active[0].index([1])
     assert switch in (effective, effective + 1) and all(x == [1] for x in active[0][switch:]) and not any(active[0][:switch])
+    until(lambda: action_of()["state"] in ("taken", "effective", "no_effect"), "their word")
+    record = action_of()
+    acknowledged = [e for e in record["history"] if e["action_state"] == "acknowledged"]
+    assert len(acknowledged) >= 2 and "late" not in record.get("detail", "")
+
+
+def apart(rank, tmp_path):
+    """Ranks without collectives, so that one goes on where the other stands still."""
+    model = models.nanogpt(heads=2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    monitor = foreshock.watch(model, optimizer, run="two", address=(tmp_path / "address").read_text(), **EVERY)
+    guard = foreshock.guard(model, mode="qk_norm")
+    active, step = [], 0
+    while not (tmp_path / "enough").exists():
+        models.train(model, optimizer, 1, monitor)
+        active.append(guard.active_layers())
+        (tmp_path / f"at{rank}.new").write_text(str(step))
+        (tmp_path / f"at{rank}.new").rename(tmp_path / f"at{rank}")
+        step += 1
+    monitor.close()
+    (tmp_path / f"active{rank}.json").write_text(json.dumps(active))
+    if rank == 0 and (tmp_path / "killed").exists():
+        os._exit(0)  # nobody left to meet at the end
+
+
+@pytest.mark.parametrize("how", ["killed", "suspended"])
+def test_nobody_switches_where_one_rank_does_not_acknowledge(tmp_path, servers, how):
+    from harness import until
+
+    config = tmp_path / "server.yaml"
+    config.write_text("acknowledge_seconds: 3\n")
+    server = servers.server("server", None, "--config", config)
+    (tmp_path / "address").write_text(servers.agent(server.grpc).address)
+    ranks, errors = start_ranks(apart, tmp_path)
+    at = lambda rank: int((tmp_path / f"at{rank}").read_text()) if (tmp_path / f"at{rank}").exists() else -1
+    running = lambda: all(p.exitcode in (None, 0) for p in ranks)
+
+    def known():
+        try:
+            return all(servers.get(server, "/api/v1/runs/two/series", signal="loss", rank=rank)["points"] for rank in range(2))
+        except AssertionError:
+            return False  # 404 so far
+
+    until(lambda: not running() or known(), "both ranks")
+    assert running(), errors.get()
+    if how == "killed":
+        (tmp_path / "killed").touch()
+        ranks[1].kill()
+        ranks[1].join(60)
+    else:
+        os.kill(ranks[1].pid, signal.SIGSTOP)
+    proposal = servers.post(server, "/api/v1/runs/two/actions", {"kind": "enable_qk_norm"})["action"]
+    action_of = lambda: next(a for a in servers.get(server, "/api/v1/runs/two/actions")["actions"] if a["action"]["id"] == proposal["id"])
+    until(lambda: action_of()["detail"] == "waits for rank 1", "rank 0's acknowledgement")
+    until(lambda: action_of()["state"] == "withdrawn", "the end of the patience")
+    assert action_of()["detail"] == "rank 1 did not acknowledge"
+    if how == "suspended":
+        os.kill(ranks[1].pid, signal.SIGCONT)
+    said = lambda: {e["action_state"] for e in action_of()["history"]}
+    here = at(0), at(1)
+    until(lambda: at(0) >= here[0] + 20 and (how == "killed" or at(1) >= here[1] + 20), "twenty more steps")
+    (tmp_path / "enough").touch()
+    for process in ranks[: 1 if how == "killed" else 2]:
+        process.join(120)
+        assert process.exitcode == 0, errors.get() if not errors.empty() else "a rank hangs"
+    for rank in range(1 if how == "killed" else 2):
+        active = json.loads((tmp_path / f"active{rank}.json").read_text())
+        assert len(active) > 20 and not any(active)
+    assert action_of()["state"] == "withdrawn" and said() <= {"acknowledged"}

@@ -200,6 +200,53 @@ class Qwen3NextAttention(nn.Module):
         return self.o_proj((y * gate.sigmoid()).reshape(b, n, c))
 
 
+class Inner(nn.Module):
+    """torchtitan's inner attention: [batch, seq, heads, dim] in and out."""
+
+    def forward(self, q, k, v, *, scale=None, enable_gqa=False):
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        return F.scaled_dot_product_attention(q, k, v, scale=scale, is_causal=True, enable_gqa=enable_gqa).transpose(1, 2)
+
+
+class QKVLinear(nn.Module):
+    """Projections in a module of their own, which knows the size of a head alone."""
+
+    def __init__(self, dim, heads, kv_heads, head_dim):
+        super().__init__()
+        self.head_dim = head_dim
+        self.wq, self.wk, self.wv = (nn.Linear(dim, n * head_dim, bias=False) for n in (heads, kv_heads, kv_heads))
+
+    def forward(self, x):
+        return tuple(f(x).view(*x.shape[:2], -1, self.head_dim) for f in (self.wq, self.wk, self.wv))
+
+
+class FusedQKVLinear(nn.Module):
+    """The same in one matrix: of each key head its queries, its key, its value."""
+
+    def __init__(self, dim, heads, kv_heads, head_dim):
+        super().__init__()
+        self.head_dim, self.heads_per_kv = head_dim, heads // kv_heads
+        self.wqkv = nn.Linear(dim, (heads + 2 * kv_heads) * head_dim, bias=False)
+
+    def forward(self, x):
+        qkv = self.wqkv(x).view(*x.shape[:2], -1, self.heads_per_kv + 2, self.head_dim)
+        return tuple(t.flatten(2, 3) for t in qkv.split([self.heads_per_kv, 1, 1], -2))
+
+
+class GQAttention(nn.Module):
+    """torchtitan's of today: heads here, projections in one child, the call in another."""
+
+    def __init__(self, projections=QKVLinear, dim=32, heads=4, kv_heads=2):
+        super().__init__()
+        self.n_heads, self.n_kv_heads, self.head_dim, self.enable_gqa = heads, kv_heads, dim // heads, heads > kv_heads
+        self.qkv_linear, self.inner_attention = projections(dim, heads, kv_heads, dim // heads), Inner()
+        self.wo = nn.Linear(dim, dim, bias=False)
+
+    def forward(self, x):
+        q, k, v = self.qkv_linear(x)
+        return self.wo(self.inner_attention(q, k, v, enable_gqa=self.enable_gqa).flatten(2))
+
+
 class Stack(nn.Module):
     def __init__(self, *layers):
         super().__init__()
@@ -242,6 +289,123 @@ def test_other_ways_to_write_attention(record, make, kv_heads):
     for index in range(2):
         reference.compare(recording.layer(0, index), reference.attention_signals(calls[index]), f"layer {index}")
     reference.compare(recording.layer(0, 1), reference.weight_signals(*heads))
+
+
+def titan_heads(layer):
+    """(W_Q, W_K) by heads of a GQAttention, torchtitan's or the one above."""
+    projections = layer.qkv_linear
+    if hasattr(projections, "wq"):
+        return reference.heads_of(projections.wq.weight, 8), reference.heads_of(projections.wk.weight, 8)
+    groups = projections.wqkv.weight.detach().view(2, 4, 8, 32)  # 2 key heads: 2 queries, key, value
+    return [groups[h // 2, h % 2].T.clone() for h in range(4)], [groups[g, 2].T.clone() for g in range(2)]
+
+
+def as_torchtitan_trains(record, model, forward):
+    """Its trainer's order: each block compiled whole, sharding, the optimizer, and only then the monitor. The second sample is later."""
+    for block in model.layers:
+        block.compile(backend="aot_eager", fullgraph=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    monitor, recording = record(model, optimizer, every={"attention_every_steps": 2, "spectra_every_steps": 2, "row_every": 1, "budget": 1.0})
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = forward(model)
+        loss.backward()
+        optimizer.step()
+        monitor.step(loss=loss)
+    monitor.close()
+    return monitor, recording
+
+
+@pytest.mark.parametrize("projections", [QKVLinear, FusedQKVLinear])
+def test_torchtitan_written_out(record, projections):
+    torch.manual_seed(0)
+    model, x = Stack(GQAttention(projections), GQAttention(projections)), torch.randn(2, 10, 32)
+    calls = reference.capture(model, lambda m: m(x.to(next(m.parameters()).dtype)))
+    heads = titan_heads(model.layers[1])
+    monitor, recording = as_torchtitan_trains(record, model, lambda m: m(x))
+    assert not monitor.unwatched, monitor.unwatched
+    assert [(f.name, f.query_heads, f.kv_heads) for f in monitor.layers] == [(f"layers.{i}", 4, 2) for i in range(2)]
+    for index in range(2):
+        reference.compare(recording.layer(0, index), reference.attention_signals(calls[index]), f"layer {index}")
+        assert len(recording.layer(2, index)["logit_max"]) == 4, "sampled again by the same code"
+        assert "logit_max" not in recording.layer(1, index)
+    reference.compare(recording.layer(0, 1), reference.weight_signals(*heads))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_torchtitan_itself(record, fused):
+    """Its own GQAttention with its SDPA. (Its language models take FlexAttention or varlen_attn, which need a GPU to train.)"""
+    attention = pytest.importorskip("torchtitan.models.common.attention", exc_type=ImportError)
+    from torchtitan.models.common.linear import Linear
+    from torchtitan.models.common.rope import ComplexRoPE
+
+    def matrix(features):
+        return Linear.Config(in_features=32, out_features=features)
+
+    qkv = (attention.FusedQKVLinear.Config(head_dim=8, n_heads=4, n_kv_heads=2, wqkv=matrix(64)) if fused else
+           attention.QKVLinear.Config(head_dim=8, wq=matrix(32), wkv=matrix(16)))
+    config = attention.GQAttention.Config(
+        n_heads=4, n_kv_heads=2, dim=32, qkv_linear=qkv, wo=matrix(32), inner_attention=attention.ScaledDotProductAttention.Config(),
+        rope=ComplexRoPE.Config(dim=8, max_seq_len=16))
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = config.build()
+
+        def forward(self, x):
+            return self.attention(x, None)
+
+    torch.manual_seed(0)
+    model, x = Stack(Block(), Block()), torch.randn(2, 10, 32)
+    heads = titan_heads(model.layers[1].attention)
+    calls = []
+    original = attention.F.scaled_dot_product_attention
+
+    def spy(q, k, v, **options):
+        calls.append((q.detach(), k.detach()))
+        return original(q, k, v, **options)
+
+    attention.F.scaled_dot_product_attention = spy
+    try:
+        model(x)
+    finally:
+        attention.F.scaled_dot_product_attention = original
+    monitor, recording = as_torchtitan_trains(record, model, lambda m: m(x))
+    assert not monitor.unwatched, monitor.unwatched
+    assert [f.name for f in monitor.layers] == ["layers.0.attention", "layers.1.attention"]
+    causal = torch.ones(10, 10, dtype=torch.bool).tril()
+    for index, (q, k) in enumerate(calls):
+        scores = (q.double() @ k.double().repeat_interleave(2, 1).transpose(-1, -2) / 8**0.5).masked_fill(~causal, -torch.inf)
+        assert recording.layer(0, index)["logit_max"] == pytest.approx(scores.amax((0, 2, 3)).tolist(), rel=1e-5)
+        entropy = torch.special.entr(scores.softmax(-1)).sum(-1)[:, :, 1:].mean((0, 2))  # rows of one key count nowhere
+        assert recording.layer(0, index)["entropy_mean"] == pytest.approx(entropy.tolist(), rel=1e-4)
+        assert len(recording.layer(2, index)["logit_max"]) == 4
+    reference.compare(recording.layer(0, 1), reference.weight_signals(*heads))
+
+
+def test_a_flex_attention_that_a_class_holds(record, monkeypatch):
+    """torchtitan compiles it once and keeps it as an attribute of its inner attention's class."""
+    from torch.nn.attention import flex_attention as home
+
+    def flex(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False):
+        return plain_sdpa(query, key, value, scale=scale, enable_gqa=enable_gqa)
+
+    monkeypatch.setattr(home, "flex_attention", flex)
+
+    class Held(Inner):
+        attend = staticmethod(flex)
+
+        def forward(self, q, k, v, *, scale=None, enable_gqa=False):
+            q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+            return type(self).attend(q, k, v, scale=scale, enable_gqa=enable_gqa).transpose(1, 2)
+
+    torch.manual_seed(0)
+    model, x = Stack(GQAttention()), torch.randn(2, 10, 32)
+    model.layers[0].inner_attention = Held()
+    monitor, recording, calls = measured(record, model, lambda m: m(x.to(m.layers[0].wo.weight.dtype)))
+    assert not monitor.unwatched, monitor.unwatched
+    reference.compare(recording.layer(0, 0), reference.attention_signals(calls[0]))
 
 
 def test_layers_of_different_head_counts(record):
@@ -367,6 +531,26 @@ def test_flash_attn(record, flash):
         got = recording.layer(0, layer)
         reference.compare(got, reference.attention_signals(calls[layer]), f"layer {layer}")
         assert all(abs(v) < 1e-3 for v in got["delta_error"]), "O and dO lie as the function gives them"
+
+
+def test_the_guard_normalises_calls_that_are_not_measured(record, flash):
+    """The server's action reaches every layer, whoever can be read."""
+    torch.manual_seed(0)
+    seen = []
+
+    def window(q, k, v, *options):
+        seen.append((q, k))
+        return flash_attn_func(q, k, v)
+
+    flash.flash_attn_func = window
+    model, x = Stack(Calls(lambda q, k, v: flash.flash_attn_func(q, k, v, causal=True, window_size=(4, 0)))), torch.randn(2, 10, 32)
+    monitor, _ = record(model, torch.optim.AdamW(model.parameters()))
+    model(x)
+    monitor.taps[0].enter.set_normalise(True)
+    model(x)
+    monitor.close()
+    for plain, normal in zip(*seen):
+        assert torch.allclose(normal, _patch.qk_norm(plain)) and not torch.allclose(normal, plain)
 
 
 def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False,

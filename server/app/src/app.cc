@@ -46,6 +46,11 @@ class AppImpl final : public App {
     FS_RETURN_IF_ERROR(CheckSeconds("merge_wait_seconds", options_.merge_wait_seconds));
     FS_RETURN_IF_ERROR(CheckSeconds("silent_after_seconds", options_.silent_after_seconds));
     FS_RETURN_IF_ERROR(CheckSeconds("group_interval_seconds", options_.group_interval_seconds));
+    if (!(options_.acknowledge_seconds >= 1 && options_.acknowledge_seconds <= 86'400)) {
+      return Status(
+          Code::kInvalidArgument,
+          "acknowledge_seconds: " + std::to_string(options_.acknowledge_seconds) + ", must be 1 to 86400");
+    }
     if (!(options_.resend_seconds >= 1 && options_.resend_seconds <= 3600)) {
       return Status(Code::kInvalidArgument,
                     "resend_seconds: " + std::to_string(options_.resend_seconds) + ", must be 1 to 3600");

@@ -107,6 +107,7 @@ Readers Fields(AppOptions* o) {
       {"rule_actions", Into(&o->rule_actions)},
       {"on_critical", Into(&o->on_critical)},
       {"allow_rule_stop", Into(&o->allow_rule_stop)},
+      {"acknowledge_seconds", Into(&o->acknowledge_seconds)},
       {"merge_wait_seconds", Into(&o->merge_wait_seconds)},
       {"silent_after_seconds", Into(&o->silent_after_seconds)},
       {"keep_days", Into(&o->keep_days)},

@@ -140,6 +140,7 @@ Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const C
   FS_ASSIGN_OR_RETURN(const control::RuleActionMode mode, control::ParseRuleActionMode(options.rule_actions));
   control.allow_rule_actions = mode == control::RuleActionMode::kOn;
   control.allow_rule_stop = options.allow_rule_stop;
+  control.acknowledge_timeout = Nanoseconds(options.acknowledge_seconds);
   FS_ASSIGN_OR_RETURN(history->controls, control::Controls::Start(control));
   control::RuleActionOptions actions;
   actions.alerts = history->alerts.get();

@@ -78,6 +78,7 @@ TEST(App, BadOptionsAreRefusedWithTheirName) {
   EXPECT_TRUE(
       refusal([](auto& o) { o.http_address = "0.0.0.0:80"; }).starts_with("http_address: '0.0.0.0' can be"));
   EXPECT_EQ(refusal([](auto& o) { o.data_folder = ""; }), "data_folder: empty");
+  EXPECT_TRUE(refusal([](auto& o) { o.acknowledge_seconds = 0; }).starts_with("acknowledge_seconds: 0"));
   EXPECT_TRUE(refusal([](auto& o) { o.merge_wait_seconds = -1; }).starts_with("merge_wait_seconds: -1"));
   EXPECT_TRUE(refusal([](auto& o) {
                 o.silent_after_seconds = std::nan("");

@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "action_log.h"
+#include "agreement.h"
+#include "deliveries.h"
 #include "foreshock/base/logging.h"
 #include "progress.h"
 #include "switch_step.h"
@@ -25,7 +27,9 @@ constexpr std::string_view kRulePrefix = "rule:";
 class ControlsImpl final : public Controls, public store::Observer {
  public:
   explicit ControlsImpl(const ControlOptions& options)
-      : options_(options), random_(options.seed != 0 ? options.seed : std::random_device()()) {}
+      : options_(options),
+        deliveries_(options.outbox, options.clock, options.acknowledge_timeout),
+        random_(options.seed != 0 ? options.seed : std::random_device()()) {}
 
   Status Begin() {
     FS_RETURN_IF_ERROR(Restore());
@@ -119,30 +123,28 @@ class ControlsImpl final : public Controls, public store::Observer {
     action.set_kind(request.kind());
     action.set_attempt(attempt.attempt);
     action.set_issuer(request.issuer().empty() ? "operator" : request.issuer());
-    // Replicas whose models differ part: they switch at one step.
-    const bool together = request.kind() == "enable_qk_norm";
+    const bool together = IsSwitch(request.kind()) && attempt.world_size > 1;
+    const std::string unable = together ? RankWithoutProposals(attempt) : "";
     const int64_t effective =
-        together ? SwitchStep(attempt, request.effective_step()) : request.effective_step();
+        together ? EarliestSwitch(attempt, request.effective_step()) : request.effective_step();
     if (request.expiry_step() > 0 && request.expiry_step() <= effective) {
       return Status(Code::kInvalidArgument, "expiry_step: " + std::to_string(request.expiry_step()) +
                                                 ", the ranks can switch at " + std::to_string(effective) +
                                                 " at the earliest");
     }
-    action.set_effective_step(effective);
+    logged.record.set_two_phase(together && unable.empty());
+    if (!unable.empty()) logged.record.set_note("in one phase: " + unable + " knows no proposals");
+    // What every rank has acknowledged gets its step then.
+    action.set_effective_step(logged.record.two_phase() ? request.effective_step() : effective);
     action.set_expiry_step(request.expiry_step());
     *action.mutable_layers() = request.layers();
     action.set_value(request.value());
     action.set_reason(request.reason());
     logged.record.set_state(v1::ACTION_STATE_PROPOSED);
     FS_RETURN_IF_ERROR(WriteAction(options_.store, logged));
+    deliveries_.HandOn(logged);
     Follow(logged);
-    options_.outbox->PutAction(request.run(), attempt.attempt, ToWire(action));
-    LogInfo("server/control", "action proposed",
-            {{"run", request.run()},
-             {"attempt", attempt.attempt},
-             {"action", action.id()},
-             {"kind", action.kind()},
-             {"issuer", action.issuer()}});
+    Log("action proposed", logged);
     v1::ActReply reply;
     *reply.mutable_action() = action;
     return reply;
@@ -161,8 +163,7 @@ class ControlsImpl final : public Controls, public store::Observer {
   Status Restore() {
     FS_ASSIGN_OR_RETURN(const std::vector<LoggedAction> actions, ReadAllActions(*options_.store));
     for (const LoggedAction& action : actions) {
-      const v1::Action& a = action.record.action();
-      if (!IsOver(action.record.state())) options_.outbox->PutAction(action.run, a.attempt(), ToWire(a));
+      if (!IsOver(action.record.state())) deliveries_.HandOn(action);
       Follow(action);
     }
     FS_ASSIGN_OR_RETURN(const auto samplings, options_.store->ScanMetaOfAllRuns(kSamplingKind));
@@ -225,9 +226,16 @@ class ControlsImpl final : public Controls, public store::Observer {
   }
 
   void Run() {
+    constexpr std::chrono::milliseconds kLook(500);  // for what is due, where something is
     std::unique_lock lock(mutex_);
     while (!stopping_) {
-      changed_.wait(lock, [this] { return stopping_ || !dirty_.empty() || asked_ > done_; });
+      const auto woken = [this] { return stopping_ || !dirty_.empty() || asked_ > done_; };
+      if (look_again_.empty()) {
+        changed_.wait(lock, woken);
+      } else {
+        changed_.wait_for(lock, kLook, woken);
+      }
+      MarkWhatIsDue();
       const uint64_t asked = asked_;
       std::set<AttemptName> names;
       names.swap(dirty_);
@@ -237,6 +245,24 @@ class ControlsImpl final : public Controls, public store::Observer {
       done_ = asked;
       changed_.notify_all();
     }
+  }
+
+  void MarkWhatIsDue() {
+    const int64_t now = options_.clock->MonotonicNanos();
+    for (auto it = look_again_.begin(); it != look_again_.end();) {
+      if (it->second > now) {
+        ++it;
+        continue;
+      }
+      dirty_.insert(it->first);
+      it = look_again_.erase(it);
+    }
+  }
+
+  void LookAgain(const AttemptName& name, int64_t at_ns) {
+    std::lock_guard lock(mutex_);
+    int64_t& at = look_again_.try_emplace(name, at_ns).first->second;
+    at = std::min(at, at_ns);
   }
 
   void Update(const AttemptName& name) {
@@ -254,13 +280,50 @@ class ControlsImpl final : public Controls, public store::Observer {
       LoggedAction now = logged;
       Derive(*events, &now.record);
       if (Expires(now.record, last_step, over)) Expire(last_step, over, &now.record);
+      if (now.record.two_phase()) Agree(*attempt, *events, &now);
       const int64_t expiry = now.record.action().expiry_step();
       if (!IsOver(now.record.state()) && expiry > last_step) next = std::min(next, expiry);
-      Keep(logged, now);
+      if (!Keep(logged, now)) continue;
+      const bool done = over || IsDone(now.record, *attempt, *events);
+      done ? deliveries_.TakeBack(now) : deliveries_.HandOn(now);
     }
     std::lock_guard lock(mutex_);
     const auto it = next_expiry_.find(name);
     if (it != next_expiry_.end()) it->second = next;
+  }
+
+  void Agree(const store::AttemptInfo& attempt, const std::vector<store::StoredEvent>& events,
+             LoggedAction* logged) {
+    const v1::Action& action = logged->record.action();
+    const bool waits = logged->record.state() == v1::ACTION_STATE_PROPOSED;
+    const int64_t deadline = waits ? deliveries_.Deadline(action.id()) : 0;
+    const bool overdue = options_.clock->MonotonicNanos() >= deadline;
+    const int64_t step = EarliestSwitch(attempt, action.effective_step());
+    if (Conclude(attempt, events, overdue, step, &logged->record))
+      LookAgain({logged->run, action.attempt()}, deadline);
+  }
+
+  int64_t EarliestSwitch(const store::AttemptInfo& attempt, int64_t asked) const {
+    return SwitchStep(attempt, asked, options_.clock->WallNanos());
+  }
+
+  // Nobody needs to hear of it any more.
+  static bool IsDone(const v1::ActionRecord& record, const store::AttemptInfo& attempt,
+                     const std::vector<store::StoredEvent>& events) {
+    const v1::ActionState state = record.state();
+    if (state == v1::ACTION_STATE_EXPIRED || state == v1::ACTION_STATE_WITHDRAWN) return true;
+    return IsOver(state) && IsSettled(record.action().id(), attempt, events);
+  }
+
+  static void Log(const char* what, const LoggedAction& logged) {
+    const v1::Action& action = logged.record.action();
+    LogInfo("server/control", what,
+            {{"run", logged.run},
+             {"attempt", action.attempt()},
+             {"action", action.id()},
+             {"kind", action.kind()},
+             {"issuer", action.issuer()},
+             {"detail", logged.record.note().empty() ? logged.record.detail() : logged.record.note()}});
   }
 
   static void Expire(int64_t last_step, bool over, v1::ActionRecord* record) {
@@ -270,18 +333,31 @@ class ControlsImpl final : public Controls, public store::Observer {
                             : "not taken before step " + std::to_string(record->action().expiry_step()));
   }
 
-  void Keep(const LoggedAction& before, const LoggedAction& now) {
-    if (before.record.SerializeAsString() == now.record.SerializeAsString()) return;
+  // False: it could not be written, and must not be acted on. The events are durable: the next look derives
+  // the same.
+  bool Keep(const LoggedAction& before, const LoggedAction& now) {
+    if (before.record.SerializeAsString() == now.record.SerializeAsString()) return true;
     const v1::Action& action = now.record.action();
     const Status status = WriteAction(options_.store, now);
     if (!status.ok()) {
-      // The events are durable: the next change, or the next start, derives the same.
       LogWarning("server/control", "an action's progress cannot be written, trying again later",
                  {{"run", now.run}, {"action", action.id()}, {"error", status}});
+      constexpr int64_t kRetryNanos = 1'000'000'000;
+      LookAgain({now.run, action.attempt()}, options_.clock->MonotonicNanos() + kRetryNanos);
+      return false;
     }
-    if (IsOver(now.record.state()) && !IsOver(before.record.state())) {
-      options_.outbox->WithdrawAction(now.run, action.attempt(), action.id());
-    }
+    if (before.record.state() != now.record.state()) TellOfDecision(now);
+    return true;
+  }
+
+  void TellOfDecision(const LoggedAction& now) {
+    const v1::ActionState state = now.record.state();
+    if (state != v1::ACTION_STATE_COMMITTED && state != v1::ACTION_STATE_WITHDRAWN) return;
+    const bool committed = state == v1::ACTION_STATE_COMMITTED;
+    Log(committed ? "action committed" : "action withdrawn", now);
+    if (options_.audit == nullptr) return;
+    options_.audit->Add({0, "server", committed ? "action_committed" : "action_withdrawn", now.run,
+                         now.record.action().id(), now.record.action().kind() + ": " + now.record.detail()});
   }
 
   void Forget(const AttemptName& name) {
@@ -290,12 +366,14 @@ class ControlsImpl final : public Controls, public store::Observer {
   }
 
   const ControlOptions options_;
-  std::mutex mutex_;  // guards all below, down to asked_
+  Deliveries deliveries_;
+  std::mutex mutex_;  // guards all below, down to asked_ and done_
   std::condition_variable changed_;
   std::mt19937_64 random_;
   int64_t last_id_time_ = 0;
   std::map<AttemptName, int64_t> next_expiry_;  // attempts with actions -> step at which one may expire
   std::set<AttemptName> dirty_;
+  std::map<AttemptName, int64_t> look_again_;  // monotonic time at which one is dirty by itself
   bool stopping_ = false;
   uint64_t asked_ = 0, done_ = 0;  // flushes
   std::unique_ptr<store::Subscription> subscription_;

@@ -11,16 +11,18 @@ int Rank(v1::ActionState state) {
       return 1;
     case v1::ACTION_STATE_DELIVERED:
       return 2;
+    case v1::ACTION_STATE_COMMITTED:
+      return 3;
     case v1::ACTION_STATE_REFUSED:
-      return 3;
     case v1::ACTION_STATE_EXPIRED:
-      return 3;
-    case v1::ACTION_STATE_TAKEN:
       return 4;
+    case v1::ACTION_STATE_TAKEN:
+      return 5;
     case v1::ACTION_STATE_EFFECTIVE:
-      return 5;
     case v1::ACTION_STATE_NO_EFFECT:
-      return 5;
+      return 6;
+    case v1::ACTION_STATE_WITHDRAWN:
+      return 7;
     default:
       return 0;
   }
@@ -30,6 +32,13 @@ void Apply(const wire::Event& event, v1::ActionRecord* record) {
   v1::Event& history = *record->add_history();
   (void)history.ParseFromString(wire::Encode(event));
   const auto state = static_cast<v1::ActionState>(event.action_state);
+  // A trainer cannot commit or withdraw, whatever it sends; what it answers to a proposal is the agreement's
+  // affair (agreement.h).
+  if (state == v1::ACTION_STATE_ACKNOWLEDGED || state == v1::ACTION_STATE_COMMITTED ||
+      state == v1::ACTION_STATE_WITHDRAWN || (state == v1::ACTION_STATE_REFUSED && record->two_phase()) ||
+      (record->two_phase() && !record->action().committed())) {
+    return;
+  }
   if (Rank(state) < Rank(record->state())) return;
   record->set_state(state);
   record->set_state_step(event.step);
@@ -40,11 +49,11 @@ void Apply(const wire::Event& event, v1::ActionRecord* record) {
 
 }  // namespace
 
-bool IsOver(v1::ActionState state) { return Rank(state) >= 3; }
+bool IsOver(v1::ActionState state) { return Rank(state) >= 4; }
 
 void Derive(const std::vector<store::StoredEvent>& events, v1::ActionRecord* record) {
   const v1::ActionRecord before = *record;
-  record->set_state(v1::ACTION_STATE_PROPOSED);
+  record->set_state(record->action().committed() ? v1::ACTION_STATE_COMMITTED : v1::ACTION_STATE_PROPOSED);
   record->set_state_step(0);
   record->clear_detail();
   record->clear_logit_before();
@@ -56,7 +65,11 @@ void Derive(const std::vector<store::StoredEvent>& events, v1::ActionRecord* rec
     }
   }
   // What the server itself said stands until the trainer says more.
-  if (before.state() == v1::ACTION_STATE_EXPIRED && !IsOver(record->state())) {
+  const bool decided = before.state() == v1::ACTION_STATE_WITHDRAWN ||
+                       (before.state() == v1::ACTION_STATE_EXPIRED && !IsOver(record->state())) ||
+                       (before.action().committed() && record->state() == v1::ACTION_STATE_COMMITTED &&
+                        before.state() == v1::ACTION_STATE_COMMITTED);
+  if (decided) {
     record->set_state(before.state());
     record->set_state_step(before.state_step());
     record->set_detail(before.detail());
@@ -65,6 +78,7 @@ void Derive(const std::vector<store::StoredEvent>& events, v1::ActionRecord* rec
 
 bool Expires(const v1::ActionRecord& record, int64_t last_step, bool attempt_over) {
   if (IsOver(record.state())) return false;
+  if (record.action().committed()) return attempt_over;
   return attempt_over || (record.action().expiry_step() > 0 && last_step >= record.action().expiry_step());
 }
 
@@ -79,6 +93,7 @@ wire::Action ToWire(const v1::Action& action) {
   out.layers.assign(action.layers().begin(), action.layers().end());
   out.value = action.value();
   out.reason = action.reason();
+  out.committed = action.committed();
   return out;
 }
 

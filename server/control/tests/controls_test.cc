@@ -25,6 +25,9 @@ class Outgoing final : public ingest::Outbox {
     std::lock_guard lock(mutex_);
     actions[run + "/" + attempt + "/" + action.id] = action;
   }
+  void PutProposal(const std::string&, const std::string&, const wire::Action&) override {
+    ADD_FAILURE() << "no rank here knows proposals";
+  }
   void WithdrawAction(const std::string& run, const std::string& attempt, const std::string& id) override {
     std::lock_guard lock(mutex_);
     actions.erase(run + "/" + attempt + "/" + id);
@@ -203,8 +206,9 @@ TEST_F(ControlsTest, OneRankThatTookItCountsMoreThanOneThatRefused) {
   EXPECT_EQ(Only().history_size(), 2);
 }
 
-// Two ranks, ten steps a second, the further one at step 100.
-TEST_F(ControlsTest, RanksSwitchAtOneStepThatNoneHasReached) {
+// Two ranks whose SDK knows no proposals, ten steps a second, the further one at step 100; its last record is
+// five seconds old.
+TEST_F(ControlsTest, OldRanksSwitchAtOneStepThatNoneHasReached) {
   Start();
   const int64_t second = 1'000'000'000;
   for (uint32_t rank = 0; rank < 2; ++rank) {
@@ -224,8 +228,8 @@ TEST_F(ControlsTest, RanksSwitchAtOneStepThatNoneHasReached) {
     EXPECT_TRUE(reply.ok()) << reply.status().ToString();
     return reply.ok() ? reply->action().effective_step() : -1;
   };
-  EXPECT_EQ(switch_at(0), 200) << "ten seconds are a hundred steps";
-  EXPECT_EQ(switch_at(120), 200);
+  EXPECT_EQ(switch_at(0), 250) << "ten seconds are a hundred steps, and it may be five further";
+  EXPECT_EQ(switch_at(120), 250);
   EXPECT_EQ(switch_at(500), 500);
   EXPECT_EQ(switch_at(0, "checkpoint"), 0) << "which each rank may take when it hears of it";
   auto request = Ask("enable_qk_norm");

@@ -19,6 +19,7 @@ using grpc::StatusCode;
 class Unconnected final : public ingest::Outbox {
  public:
   void PutAction(const std::string&, const std::string&, const wire::Action&) override {}
+  void PutProposal(const std::string&, const std::string&, const wire::Action&) override {}
   void WithdrawAction(const std::string&, const std::string&, const std::string&) override {}
   void SetSampling(const std::string&, const std::string&, const wire::Sampling&) override {}
   size_t Connected(const std::string&, const std::string&) const override { return 0; }

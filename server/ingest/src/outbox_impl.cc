@@ -7,10 +7,22 @@ namespace foreshock::ingest {
 void OutboxImpl::PutAction(const std::string& run, const std::string& attempt, const wire::Action& action) {
   std::lock_guard lock(mutex_);
   Box& box = boxes_[{run, attempt}];
-  std::erase_if(box.actions, [&](const wire::Action& old) { return old.id == action.id; });
+  Erase(&box, action.id);
   box.actions.push_back(action);
   wire::Reply reply;
   reply.actions.push_back(action);
+  SendToAll(box, reply);
+}
+
+void OutboxImpl::PutProposal(const std::string& run, const std::string& attempt, const wire::Action& action) {
+  std::lock_guard lock(mutex_);
+  Box& box = boxes_[{run, attempt}];
+  const auto same = [&](const wire::Action& old) { return old.id == action.id; };
+  if (std::any_of(box.actions.begin(), box.actions.end(), same)) return;
+  std::erase_if(box.proposals, same);
+  box.proposals.push_back(action);
+  wire::Reply reply;
+  reply.proposals.push_back(action);
   SendToAll(box, reply);
 }
 
@@ -19,7 +31,7 @@ void OutboxImpl::WithdrawAction(const std::string& run, const std::string& attem
   std::lock_guard lock(mutex_);
   const auto box = boxes_.find({run, attempt});
   if (box == boxes_.end()) return;
-  std::erase_if(box->second.actions, [&](const wire::Action& action) { return action.id == action_id; });
+  Erase(&box->second, action_id);
 }
 
 void OutboxImpl::SetSampling(const std::string& run, const std::string& attempt,
@@ -43,6 +55,7 @@ void OutboxImpl::Join(const std::string& run, const std::string& attempt,
   std::lock_guard lock(mutex_);
   Box& box = boxes_[{run, attempt}];
   hello.actions = box.actions;
+  hello.proposals = box.proposals;
   hello.sampling = box.sampling;
   box.ends.push_back(end);
   (void)end->Send(hello);  // false: already gone, Leave follows
@@ -54,7 +67,8 @@ void OutboxImpl::Leave(const std::string& run, const std::string& attempt,
   const auto box = boxes_.find({run, attempt});
   if (box == boxes_.end()) return;
   std::erase(box->second.ends, end);
-  const bool empty = box->second.ends.empty() && box->second.actions.empty() && !box->second.sampling;
+  const Box& left = box->second;
+  const bool empty = left.ends.empty() && left.actions.empty() && left.proposals.empty() && !left.sampling;
   if (empty) boxes_.erase(box);
 }
 
@@ -63,6 +77,12 @@ void OutboxImpl::CloseAll(const Status& status) {
   for (auto& [key, box] : boxes_) {
     for (const auto& end : box.ends) end->Close(status);
   }
+}
+
+void OutboxImpl::Erase(Box* box, const std::string& id) {
+  const auto same = [&](const wire::Action& action) { return action.id == id; };
+  std::erase_if(box->actions, same);
+  std::erase_if(box->proposals, same);
 }
 
 // A sender whose reply queue is full (1,024 wait) is not reading; it gets everything at its next Hello.

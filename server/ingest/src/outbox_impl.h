@@ -17,6 +17,7 @@ namespace foreshock::ingest {
 class OutboxImpl final : public Outbox {
  public:
   void PutAction(const std::string& run, const std::string& attempt, const wire::Action& action) override;
+  void PutProposal(const std::string& run, const std::string& attempt, const wire::Action& action) override;
   void WithdrawAction(const std::string& run, const std::string& attempt,
                       const std::string& action_id) override;
   void SetSampling(const std::string& run, const std::string& attempt,
@@ -33,10 +34,11 @@ class OutboxImpl final : public Outbox {
 
  private:
   struct Box {
-    std::vector<wire::Action> actions;
+    std::vector<wire::Action> actions, proposals;
     std::optional<wire::Sampling> sampling;
     std::vector<std::shared_ptr<StreamEnd>> ends;
   };
+  static void Erase(Box* box, const std::string& id);
   static void SendToAll(const Box& box, const wire::Reply& reply);
 
   mutable std::mutex mutex_;                                  // guards boxes_

@@ -308,6 +308,37 @@ TEST_F(IngestTest, ActionsGoToThoseConnectedAndToThoseWhoComeLater) {
   EXPECT_TRUE(Connect(HelloOf("run", "2", 4)).Read().actions.empty()) << "another attempt";
 }
 
+TEST_F(IngestTest, ProposalsBecomeActionsOfTheSameId) {
+  Sender early = Connect(HelloOf("run"));
+  early.Read();
+  wire::Action action;
+  action.id = "a1";
+  action.kind = "enable_qk_norm";
+  ingest::Outbox& outbox = ingest_->outbox();
+  outbox.PutProposal("run", "1", action);
+  const wire::Reply proposal = early.Await([](const auto& r) { return !r.proposals.empty(); });
+  EXPECT_EQ(proposal.proposals.at(0).id, "a1");
+  EXPECT_TRUE(proposal.actions.empty());
+  {
+    Sender late = Connect(HelloOf("run", "1", 2));
+    EXPECT_EQ(late.Read().proposals.size(), 1u);
+  }
+  action.committed = true;
+  outbox.PutAction("run", "1", action);
+  EXPECT_TRUE(early.Await([](const auto& r) { return !r.actions.empty(); }).actions.at(0).committed);
+  outbox.PutProposal("run", "1", action);  // too late
+  {
+    const wire::Reply hello = Connect(HelloOf("run", "1", 3)).Read();
+    EXPECT_EQ(hello.actions.size(), 1u);
+    EXPECT_TRUE(hello.proposals.empty());
+  }
+  outbox.WithdrawAction("run", "1", "a1");
+  outbox.PutProposal("run", "1", action);
+  outbox.WithdrawAction("run", "1", "a1");
+  const wire::Reply hello = Connect(HelloOf("run", "1", 4)).Read();
+  EXPECT_TRUE(hello.actions.empty() && hello.proposals.empty());
+}
+
 TEST_F(IngestTest, TooManyStreamsAreRefused) {
   Start({.max_streams = 1});
   Sender first = Connect(HelloOf("run"));

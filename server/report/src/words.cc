@@ -50,6 +50,12 @@ std::string StateName(v1::ActionState state) {
       return "effective";
     case v1::ACTION_STATE_NO_EFFECT:
       return "no effect";
+    case v1::ACTION_STATE_COMMITTED:
+      return "committed";
+    case v1::ACTION_STATE_WITHDRAWN:
+      return "withdrawn";
+    case v1::ACTION_STATE_ACKNOWLEDGED:
+      return "acknowledged";
     default:
       return "unknown";
   }

@@ -111,7 +111,7 @@ export class Actions {
     const rows = actions.map((a) => el('tr', {}, el('th', { scope: 'row' }, a.action.kind),
       el('td', {}, a.action.layers && a.action.layers.length ? a.action.layers.join(', ') : 'all'),
       el('td', {}, a.action.issuer || '–', el('small', {}, a.action.reason || '')),
-      el('td', {}, a.state.replace('_', ' '), el('small', {}, a.detail || '')),
+      el('td', {}, a.state.replace('_', ' '), el('small', {}, [a.detail, a.note].filter(Boolean).join('; '))),
       el('td', { class: 'n' }, steps(a.state_step)),
       el('td', { class: 'n' }, `${short(number(a.logit_before))} → ${short(number(a.logit_after))}`)));
     this.list.replaceChildren(rows.length ? el('table', { id: 'actions' }, el('thead', {}, el('tr', {}, ...['Action', 'Layers', 'By', 'State']

@@ -76,6 +76,7 @@ TEST(Page, OtherFilesAreNotThere) {
 class Nowhere final : public ingest::Outbox {
  public:
   void PutAction(const std::string&, const std::string&, const wire::Action&) override { ++actions; }
+  void PutProposal(const std::string&, const std::string&, const wire::Action&) override {}
   void WithdrawAction(const std::string&, const std::string&, const std::string&) override {}
   void SetSampling(const std::string&, const std::string&, const wire::Sampling&) override { ++samplings; }
   size_t Connected(const std::string&, const std::string&) const override { return 0; }

@@ -30,6 +30,7 @@ class Outgoing final : public ingest::Outbox {
   void PutAction(const std::string&, const std::string&, const wire::Action& action) override {
     last = action;
   }
+  void PutProposal(const std::string&, const std::string&, const wire::Action&) override {}
   void WithdrawAction(const std::string&, const std::string&, const std::string&) override {}
   void SetSampling(const std::string&, const std::string&, const wire::Sampling& s) override { sampling = s; }
   size_t Connected(const std::string&, const std::string&) const override { return 0; }

@@ -91,6 +91,13 @@ def switched_norm(switch, q, k):
     return torch.where(switch, qk_norm(q), q), torch.where(switch, qk_norm(k), k)
 
 
+def _guarded(q, k):
+    """(q, k) as the guard wants them in this layer; heads' dimension last."""
+    if context.normalise:
+        return qk_norm(q), qk_norm(k)
+    return (q, k) if context.switch is None else switched_norm(context.switch, q, k)
+
+
 def _observe(key, scale, causal, dropout, softcap):
     """Tells the layer how attention is called. While tracing it runs once, at compile time."""
     tap = _taps.live.get(key)
@@ -128,10 +135,7 @@ def _as_scores_use_them(q, k, v):
 def _tapped(call, q, k, v, mask, heads_first, scale, causal, dropout, softcap):
     """call(q, k, v) with the tap laid around it where it is wanted; q, k, v are [batch, heads, seq, dim]."""
     key = context.key
-    if context.normalise:
-        q, k = qk_norm(q), qk_norm(k)
-    elif context.switch is not None:
-        q, k = switched_norm(context.switch, q, k)
+    q, k = _guarded(q, k)
     if not torch.compiler.is_compiling():
         _meet(key, scale, causal, dropout, softcap, q)
     if context.dynamic_max is not None and dropout == 0 and not softcap:
@@ -228,7 +232,7 @@ def _flex(original):
             return call(query, key, value)
         if score_mod is not None or (block_mask is not None and compiling):
             _refuse(layer, "flex_attention with a score_mod" if score_mod is not None else "flex_attention with a block mask, compiled")
-            return call(query, key, value)
+            return call(*_guarded(query, key), value)
 
         def keep():
             from torch.nn.attention.flex_attention import create_mask
@@ -258,7 +262,7 @@ def _flash(original):
             reason = "flash_attn of fewer queries than keys"
         if reason:
             _refuse(layer, reason)
-            return call(q, k, v)
+            return call(*_guarded(q, k), v)
         swap = lambda t: t.transpose(1, 2)  # heads and tokens
         return _tapped(lambda q, k, v: call(swap(q), swap(k), swap(v)), swap(q), swap(k), swap(v), None, False, softmax_scale,
                        bool(causal), dropout_p, softcap)
@@ -267,7 +271,8 @@ def _flash(original):
     return flash_attn_func
 
 
-# Module, function, and what wraps it. Wrapped where the module is loaded, as a name of it and as a name that attention's own module has.
+# Module, function, and what wraps it. Wrapped where the module is loaded, as a name of it, and as a name that the home of an attention module or
+# of a part of it has, or their classes.
 _OTHERS = (("torch.nn.attention.flex_attention", "flex_attention", _flex), ("flash_attn", "flash_attn_func", _flash))
 _wrapped = {}  # id of an original: what wraps it
 
@@ -277,7 +282,7 @@ def _original_of(value):
     return getattr(value, "_torchdynamo_orig_callable", value)
 
 
-def _patch_others(namespaces):
+def _patch_others(namespaces, classes):
     for module, name, wrap in _OTHERS:
         home = sys.modules.get(module)
         function = getattr(home, name, None)
@@ -290,6 +295,14 @@ def _patch_others(namespaces):
                     if id(value) not in _wrapped:
                         _wrapped[id(value)] = wrap(value)
                     namespace[bound] = _wrapped[id(value)]
+        for cls in classes:  # kept as an attribute of the class (torchtitan's FlexAttention)
+            for bound, held in list(vars(cls).items()):
+                static = isinstance(held, staticmethod)
+                value = held.__func__ if static else held
+                if callable(value) and not hasattr(value, "foreshock_original") and _original_of(value) is original:
+                    if id(value) not in _wrapped:
+                        _wrapped[id(value)] = wrap(value)
+                    setattr(cls, bound, staticmethod(_wrapped[id(value)]) if static else _wrapped[id(value)])
 
 
 def _patch_names(namespace):
@@ -307,8 +320,9 @@ def _patch_names(namespace):
 def patch(modules):
     """Wraps what the given attention modules call. Idempotent; wrapped functions stay, and are inert without a watch."""
     F.scaled_dot_product_attention = scaled_dot_product_attention
-    homes = {cls.__module__ for m in modules for cls in type(m).__mro__ if not cls.__module__.startswith("torch.")}
+    classes = {cls for m in modules for part in m.modules() for cls in type(part).__mro__ if not cls.__module__.startswith("torch.")}
+    homes = {cls.__module__ for cls in classes}
     namespaces = [vars(sys.modules[name]) for name in sorted(homes) if name in sys.modules]
     for namespace in namespaces:
         _patch_names(namespace)
-    _patch_others(namespaces)
+    _patch_others(namespaces, classes)

@@ -28,6 +28,8 @@ QK_NORM = (("q_norm", "k_norm"), ("query_norm", "key_norm"), ("q_layernorm", "k_
 LATENT = ("kv_a_proj_with_mqa", "wkv_a", "kv_lora_rank", "q_a_proj", "linear_kv_down_proj")
 LINEAR = ("mamba", "deltanet", "linearattention", "rwkv", "retention", "gatedlinear", "hyena", "ssm", "performer")
 
+HOLDERS = ("qkv_linear", "qkv_proj", "qkv")  # children that hold the projections of a module that knows its heads (torchtitan 0.3)
+
 REGISTER = "foreshock.register(module, ...) describes it by hand"
 FSDP1 = "inside of FullyShardedDataParallel (FSDP1), whose flat parameters have no W_Q and W_K; fully_shard (FSDP2) is watched"
 
@@ -90,9 +92,10 @@ def _common(module, name, **known):
                           softcap=float(softcap) if isinstance(softcap, (int, float)) and softcap else 0.0, **known)
 
 
-def _separate(name, module, tensor_parallel):
+def _separate(name, module, tensor_parallel, holder=None):
+    """`holder`: the module that has the projections, where it is not the one that has the heads."""
     for q_name, k_name in SEPARATE:
-        (q_owner, wq), (k_owner, wk) = _weight(module, q_name), _weight(module, k_name)
+        (q_owner, wq), (k_owner, wk) = (_weight(holder or module, part) for part in (q_name, k_name))
         if wq is None or wk is None:
             continue
         model_dim, q_features = _features(q_owner, wq)
@@ -137,9 +140,10 @@ def _sized(name, module, model_dim, heads, head_dim, q_features, k_features, k_d
     return layer
 
 
-def _fused(name, module):
+def _fused(name, module, holder=None):
+    holder = holder or module
     for fused_name in CONCATENATED + INTERLEAVED:
-        owner, weight = _weight(module, fused_name)
+        owner, weight = _weight(holder, fused_name)
         if weight is None:
             continue
         model_dim, features = _features(owner, weight)
@@ -156,7 +160,8 @@ def _fused(name, module):
                 return Unmonitored(name, f"{fused_name} has {features} features, not ({heads} + 2 x {kv_heads}) x "
                                          f"{head_dim}; {REGISTER}")
             kv_heads = (total - heads) // 2
-        interleaved = fused_name in INTERLEAVED and not (kv_heads == 1 and getattr(module, "multi_query", False))
+        per_group = fused_name in INTERLEAVED or hasattr(holder, "heads_per_kv")
+        interleaved = per_group and not (kv_heads == 1 and getattr(module, "multi_query", False))
         return fused_layer(name, module, owner, "weight", model_dim, heads, kv_heads, head_dim, interleaved)
     return None
 
@@ -190,6 +195,19 @@ def _multihead(name, module):
     return layer
 
 
+def _held(name, module, tensor_parallel):
+    """Projections in a child, heads and the attention call in `module`."""
+    if _number(module, HEADS, with_config=False) is None:
+        return None
+    for child in HOLDERS:
+        holder = getattr(module, child, None)
+        if isinstance(holder, torch.nn.Module) and not hasattr(holder, "weight"):
+            found = _separate(name, module, tensor_parallel, holder) or _fused(name, module, holder)
+            if found is not None:
+                return found
+    return None
+
+
 def match(name, module, tensor_parallel=(0, 1)):
     """AttentionLayer, Unmonitored, or None where the module is nothing of the kind."""
     kind = type(module).__name__.lower()
@@ -201,7 +219,7 @@ def match(name, module, tensor_parallel=(0, 1)):
     if any(mark in kind for mark in LINEAR):
         return Unmonitored(name, "linear attention or a state space layer: no softmax, no logits") if any(
             True for _ in module.parameters()) else None
-    return _separate(name, module, tensor_parallel) or _fused(name, module)
+    return _separate(name, module, tensor_parallel) or _fused(name, module) or _held(name, module, tensor_parallel)
 
 
 def _looks_like_attention(module):

@@ -47,6 +47,8 @@ class Guard:
         if mode == "projection" and any(p.parameter().device.type != "cpu" for x in monitor.layers for p in (x.wq, x.wk) if p):
             _say("projection is for weights in host memory: the guard takes actions only")
             self.mode = "actions"
+        if self.mode not in ("qk_norm", "actions") and _several_ranks():
+            allow = [a for a in allow if a != "enable_qk_norm"]  # refused when it is proposed, not when the others switch
         monitor.reopen(allowed_actions=list(allow))
         monitor.guard = self
         for kind, handler in (("enable_qk_norm", self._norm_action), ("qk_clip", self._clip_action),
@@ -327,8 +329,7 @@ def guard(watched, mode="qk_norm", *, automatic=True, limit=100.0, beta=2.0, all
     monitor = monitor_of(watched)
     if _several_ranks():
         if automatic and mode == "qk_norm":
-            _say("several ranks: the guard switches by the action enable_qk_norm alone; give it an effective step that every rank "
-                 "has yet to reach")
+            _say("several ranks: the guard switches by the action enable_qk_norm alone, on all of them at one step")
             automatic = False
         if mode == "qk_clip":
             raise ValueError("mode: qk_clip by itself needs one process: ranks measure different logits")

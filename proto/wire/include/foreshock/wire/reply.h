@@ -7,8 +7,8 @@
 
 namespace foreshock::wire {
 
-// Actions, sampling and errors; acknowledgements and greetings are between the agent and the server. nullopt:
-// there is nothing for the trainer.
+// Actions, proposals, sampling and errors; acknowledgements and greetings are between the agent and the
+// server. nullopt: there is nothing for the trainer.
 std::optional<Reply> ForTrainer(const Reply& reply);
 
 }  // namespace foreshock::wire

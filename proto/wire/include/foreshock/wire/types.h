@@ -32,7 +32,10 @@ enum class ActionState : uint8_t {
   kRefused,
   kExpired,
   kEffective,
-  kNoEffect
+  kNoEffect,
+  kAcknowledged,
+  kCommitted,
+  kWithdrawn
 };
 enum class GoodbyeStatus : uint8_t { kUnspecified, kFinished, kFailed, kStopped };
 
@@ -81,6 +84,7 @@ struct Hello {
   uint32_t sample_every_steps = 0;
   std::map<std::string, std::string> labels;
   uint32_t local_world_size = 0;
+  uint32_t action_protocol = 0;
   bool operator==(const Hello&) const = default;
 };
 
@@ -107,8 +111,8 @@ struct Series {
   uint32_t flags = 0;
   std::vector<uint32_t> step_offsets;
   std::vector<uint8_t> rotated;  // empty, or 0/1 per head
-  uint32_t shard = 0;   // of partial values: which part of the parameter, 0-based
-  uint32_t shards = 0;  // of how many parts that add up to the whole; 0: not told
+  uint32_t shard = 0;            // of partial values: which part of the parameter, 0-based
+  uint32_t shards = 0;           // of how many parts that add up to the whole; 0: not told
 
   size_t count() const { return heads.empty() ? 1 : heads.size(); }
   bool has(size_t i) const { return present.empty() || present[i] != 0; }
@@ -178,6 +182,7 @@ struct Action {
   std::vector<uint32_t> layers;
   double value = 0;
   std::string reason;
+  bool committed = false;
   bool operator==(const Action&) const = default;
 };
 
@@ -207,6 +212,7 @@ struct Reply {
   std::optional<Sampling> sampling;
   std::optional<IngestError> error;
   uint64_t time_unix_ns = 0;
+  std::vector<Action> proposals;
   bool operator==(const Reply&) const = default;
 };
 

@@ -35,6 +35,8 @@ struct ActionSlot {
   double value = 0;
   uint32_t layer_count = 0;
   uint32_t layers[256] = {};
+  bool proposal = false;   // to be acknowledged, not to be done
+  bool committed = false;  // every rank has acknowledged it
   // Set when the trainer must not see it: the reason to refuse it with.
   char refuse[128] = "";
 };
@@ -108,7 +110,7 @@ class Exporter {
   void Receive();
   void SendSome();
   void OnReply(const wire::Reply& reply);
-  void OnAction(const wire::Action& action);
+  void OnAction(const wire::Action& action, bool proposal);
   void Complain(const std::string& why);
   bool Flushed() const;
   void Encode(wire::Frame frame);

@@ -43,7 +43,8 @@ struct AppOptions {
   std::string rule_actions = "dry_run";  // off, dry_run or on: what `action:` of such a rule does
   // Built-in rule -> action when it turns critical, as rule_actions allows: {"qk_runaway": "enable_qk_norm"}.
   std::map<std::string, std::string> on_critical;
-  bool allow_rule_stop = false;  // with rule_actions on, rules may stop a run, too
+  bool allow_rule_stop = false;      // with rule_actions on, rules may stop a run, too
+  double acknowledge_seconds = 120;  // how long ranks may take to acknowledge a proposed switch; 1 to 86400
   LogLevel log_level = LogLevel::kInfo;
   double merge_wait_seconds = 30;          // how long a step waits for its last ranks
   double silent_after_seconds = 120;       // a run without data and Goodbye is "silent" then

@@ -5,10 +5,16 @@
 //            -> refused                                            the trainer said no, and why
 //            -> expired                                            not taken before expiry_step, or the run
 //            ended
-// The record of an action is in the store before the action is handed on, and what became of it is derived
-// from the durable events, so that a crash in between loses nothing and sends nothing that is not recorded.
+// enable_qk_norm of several ranks goes in two phases (docs/design/2026-11-30-two-phase-switch.md):
+//   proposed -> committed -> taken -> ...     every rank has acknowledged it; all switch at one step
+//            -> withdrawn                     one refused, ended or was not heard in time; nobody switches
+// Where a rank's SDK knows no proposals it goes out in one phase, far ahead, and the record's note names that
+// rank. The record of an action is in the store before the action is handed on, and what became of it is
+// derived from the durable events, so that a crash in between loses nothing and sends nothing that is not
+// recorded.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -32,6 +38,9 @@ struct ControlOptions {
   // Rules act only where both hold: this, and for `stop` also allow_rule_stop.
   bool allow_rule_actions = false;
   bool allow_rule_stop = false;
+  // How long ranks may take to acknowledge a proposal, anew after a restart. Longer: a rank that evaluates or
+  // writes a checkpoint is waited for; shorter: the issuer hears sooner that nothing will happen.
+  std::chrono::nanoseconds acknowledge_timeout = std::chrono::seconds(120);
 };
 
 // Thread-safe. Errors: kInvalidArgument naming the field; kNotFound for runs and attempts;

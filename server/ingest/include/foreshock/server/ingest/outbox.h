@@ -15,9 +15,12 @@ namespace foreshock::ingest {
 class Outbox {
  public:
   virtual ~Outbox() = default;
-  // Replaces an action of the same id.
+  // To be done. Replaces an action or a proposal of the same id.
   virtual void PutAction(const std::string& run, const std::string& attempt, const wire::Action& action) = 0;
-  // Not sent any more. Nothing happens when it is unknown.
+  // To be acknowledged first (Hello.action_protocol 1). Replaces a proposal of the same id; an action stays.
+  virtual void PutProposal(const std::string& run, const std::string& attempt,
+                           const wire::Action& action) = 0;
+  // Action or proposal: not sent any more. Nothing happens when it is unknown.
   virtual void WithdrawAction(const std::string& run, const std::string& attempt,
                               const std::string& action_id) = 0;
   // Replaces the sampling set before.
