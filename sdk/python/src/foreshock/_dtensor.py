@@ -7,7 +7,10 @@ def axes(parameter):
     """[(mesh dimension's name, size, this rank's place)] of the dimensions along which a DTensor is split; [] otherwise."""
     if not torch.distributed.is_available():
         return []
-    from torch.distributed.tensor import DTensor
+    try:
+        from torch.distributed.tensor import DTensor
+    except ImportError:  # PyTorch 2.4
+        from torch.distributed._tensor import DTensor
 
     if not isinstance(parameter, DTensor):
         return []
