@@ -1,24 +1,33 @@
-// bench_store_grpc [FOLDER [STEPS]]: ingest of 12,288 walks through gRPC to durable acknowledgement, one
-// frame a message, into a server process of its own (store, ingest, gRPC; no detection). The server's
-// processor time counts whole: from its start to its end, with sealing and flushing.
+// bench_store_grpc [--server FORESHOCKD] [FOLDER [STEPS]]: ingest of 12,288 walks through gRPC to durable
+// acknowledgement, one frame a message, into a server process of its own: store, ingest and gRPC without
+// detection, or with --server that program, which merges and judges every step by the built-in rules. The
+// server's processor time counts whole: from its start until every step is judged and its end, with sealing
+// and flushing.
 //
-// The program starts itself again as that server: bench_store_grpc --serve FOLDER; it prints its port and
-// ends when its standard input does.
+// The program starts itself again as the server (--serve FOLDER; it prints its port and ends when its
+// standard input does), and behind --server to seal and flush what that left (--settle FOLDER), which counts
+// as well.
+#include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "data.h"
+#include "foreshock/base/heap.h"
 #include "foreshock/rpc/ingest_client.h"
 #include "foreshock/rpc/server.h"
+#include "foreshock/server/http/client.h"
 #include "foreshock/server/ingest/ingest.h"
 #include "foreshock/server/store/store.h"
 
@@ -37,6 +46,7 @@ T Must(Result<T> result) {
 void Must(const Status& status) { Must(status.ok() ? Result<int>(0) : Result<int>(status)); }
 
 int Serve(const std::string& folder) {
+  TuneHeap();  // as foreshockd does
   const auto store = Must(store::Store::Open({.folder = folder}));
   auto ingest = ingest::Ingest::Start(*store, SystemClock::Instance(), {});
   auto server = Must(rpc::Server::Start({}, &ingest->handlers(), {}));
@@ -55,10 +65,10 @@ int Serve(const std::string& folder) {
 struct Child {
   pid_t pid = 0;
   int to_child = -1;
-  int port = 0;
+  FILE* from_child = nullptr;
 };
 
-Child StartServer(const std::string& folder) {
+Child Spawn(std::vector<std::string> words) {
   int in[2], out[2];
   if (pipe(in) != 0 || pipe(out) != 0) std::exit(1);
   posix_spawn_file_actions_t actions;
@@ -66,17 +76,46 @@ Child StartServer(const std::string& folder) {
   posix_spawn_file_actions_adddup2(&actions, in[0], 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
   for (const int fd : {in[0], in[1], out[0], out[1]}) posix_spawn_file_actions_addclose(&actions, fd);
-  std::string self = "/proc/self/exe", serve = "--serve", path = folder;
-  char* argv[] = {self.data(), serve.data(), path.data(), nullptr};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
   Child child;
-  if (posix_spawn(&child.pid, self.c_str(), &actions, nullptr, argv, environ) != 0) std::exit(1);
+  if (posix_spawn(&child.pid, argv[0], &actions, nullptr, argv.data(), environ) != 0) std::exit(1);
+  posix_spawn_file_actions_destroy(&actions);
   close(in[0]);
   close(out[1]);
   child.to_child = in[1];
-  FILE* from_child = fdopen(out[0], "r");
-  if (std::fscanf(from_child, "%d", &child.port) != 1) std::exit(1);
-  std::fclose(from_child);
+  child.from_child = fdopen(out[0], "r");
   return child;
+}
+
+// Adds what the child used to *usage, once it has ended.
+void WaitFor(Child& child, rusage* usage) {
+  close(child.to_child);
+  int status = 0;
+  rusage used{};
+  if (wait4(child.pid, &status, 0, &used) != child.pid || status != 0) {
+    std::fprintf(stderr, "bench_store_grpc: the server failed\n");
+    std::exit(1);
+  }
+  std::fclose(child.from_child);
+  timeradd(&usage->ru_utime, &used.ru_utime, &usage->ru_utime);
+  timeradd(&usage->ru_stime, &used.ru_stime, &usage->ru_stime);
+  usage->ru_maxrss = std::max(usage->ru_maxrss, used.ru_maxrss);
+}
+
+// Until the rules have judged so many steps.
+void WaitUntilJudged(int http_port, size_t steps) {
+  const std::string url = "http://127.0.0.1:" + std::to_string(http_port) + "/metrics";
+  const std::string name = "foreshock_alert_steps_total ";
+  for (;;) {
+    const auto answer = Must(http::Get(url, {}));
+    const size_t at = answer.body.find("\n" + name);
+    if (at == std::string::npos) Must(Status(Code::kDataLoss, "no " + name + "in " + url));
+    if (std::strtod(answer.body.c_str() + at + 1 + name.size(), nullptr) >= static_cast<double>(steps))
+      return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
 }
 
 // Seconds from the first frame to the last acknowledgement.
@@ -105,20 +144,40 @@ double Send(int port, const std::vector<std::string>& frames) {
 
 int main(int argc, char** argv) {
   if (argc == 3 && std::string(argv[1]) == "--serve") return Serve(argv[2]);
+  if (argc == 3 && std::string(argv[1]) == "--settle") {
+    Must(Must(store::Store::Open({.folder = argv[2]}))->Settle());
+    return 0;
+  }
+  std::string program;
+  if (argc > 2 && std::string(argv[1]) == "--server") {
+    program = argv[2];
+    argc -= 2;
+    argv += 2;
+  }
   std::string folder = argc > 1 ? argv[1] : "bench_store_XXXXXX";
   if (argc < 2 && mkdtemp(folder.data()) == nullptr) return 1;
   const int64_t steps = argc > 2 ? std::atoll(argv[2]) : 2'000;
   bench::Walks walks(1);
   std::vector<std::string> frames;
   for (int64_t i = 0; i < steps; ++i) frames.push_back(wire::Encode(walks.Next()));
-  const Child child = StartServer(folder + "/store");
-  const double wall_s = Send(child.port, frames);
-  close(child.to_child);
-  int status = 0;
+  const std::string self = "/proc/self/exe", store = folder + "/store", any = "127.0.0.1:0";
   rusage usage{};
-  if (wait4(child.pid, &status, 0, &usage) != child.pid || status != 0) {
-    std::fprintf(stderr, "bench_store_grpc: the server failed\n");
-    return 1;
+  double wall_s = 0;
+  int port = 0, http_port = 0;
+  if (program.empty()) {
+    Child server = Spawn({self, "--serve", store});
+    if (std::fscanf(server.from_child, "%d", &port) != 1) return 1;
+    wall_s = Send(port, frames);
+    WaitFor(server, &usage);
+  } else {
+    Child server = Spawn({program, "--data", store, "--grpc", any, "--http", any, "--log-level", "error"});
+    if (std::fscanf(server.from_child, "{\"grpc\":%d,\"http\":%d", &port, &http_port) != 2) return 1;
+    wall_s = Send(port, frames);
+    WaitUntilJudged(http_port, frames.size());
+    kill(server.pid, SIGTERM);
+    WaitFor(server, &usage);
+    Child settle = Spawn({self, "--settle", store});
+    WaitFor(settle, &usage);
   }
   const auto seconds = [](const timeval& t) {
     return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);

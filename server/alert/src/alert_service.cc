@@ -9,6 +9,7 @@
 
 #include "book.h"
 #include "foreshock/base/blocking_queue.h"
+#include "foreshock/server/store/parts.h"
 #include "judge.h"
 #include "listeners.h"
 
@@ -51,7 +52,14 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
                      bool amended) override {
     // Rules have judged the step already.
     if (amended) return;
-    Push(Name(origin), [name = Name(origin), frame](Judge& judge) { judge.OnFrame(name, *frame); });
+    const size_t bytes = store::MemoryOf(*frame);
+    Push(
+        Name(origin),
+        [this, name = Name(origin), frame, bytes](Judge& judge) {
+          judge.OnFrame(name, *frame);
+          queued_bytes_ -= bytes;
+        },
+        bytes);
   }
   void OnEvent(const store::Origin& origin, const std::shared_ptr<const wire::Event>& event) override {
     Push(Name(origin), [name = Name(origin), source = origin.source, event](Judge& judge) {
@@ -107,10 +115,16 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
 
   // Never waits: the store's writer calls. An attempt whose work does not fit is read from the store later,
   // and until then the rest of its work is left out too, so that its steps are judged in order.
-  void Push(const AttemptName& name, Work work) {
+  void Push(const AttemptName& name, Work work, size_t bytes = 0) {
     std::lock_guard lock(behind_mutex_);
     if (behind_.contains(name)) return;
-    if (queue_.TryPush(std::move(work)) == BlockingQueue<Work>::Outcome::kFull) behind_.insert(name);
+    // One frame has room, however large.
+    const size_t queued = queued_bytes_;
+    const bool fits = bytes == 0 || queued == 0 || queued + bytes <= options_.queue_bytes;
+    queued_bytes_ += bytes;
+    if (fits && queue_.TryPush(std::move(work)) != BlockingQueue<Work>::Outcome::kFull) return;
+    queued_bytes_ -= bytes;
+    behind_.insert(name);
   }
 
   // Runs work after all that is queued, also when the queue is full; returns when done.
@@ -165,6 +179,7 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
   Listeners listeners_;
   std::unique_ptr<store::Subscription> first_listener_;
   Judge judge_;
+  std::atomic<size_t> queued_bytes_{0};  // of the frames in queue_
   BlockingQueue<Work> queue_;
   std::mutex behind_mutex_;  // guards behind_ and the order of pushes
   std::set<AttemptName> behind_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <future>
 #include <limits>
 #include <mutex>
 
@@ -52,9 +53,7 @@ class AlertServiceTest : public testing::Test {
     ASSERT_TRUE(service.ok()) << service.status().ToString();
     service_ = *std::move(service);
   }
-  void Stop() {
-    service_.reset();
-  }
+  void Stop() { service_.reset(); }
   void Restart() {
     Stop();
     history_.Reopen();
@@ -377,19 +376,41 @@ TEST_F(AlertServiceTest, AnAnnouncedEndIsNotStalled) {
   EXPECT_TRUE(ear_.heard().empty());
 }
 
-TEST_F(AlertServiceTest, AQueueThatIsFullIsMadeUpForFromTheStore) {
+// Holds the service's thread in the first call until it may go on.
+class Gate final : public AlertListener {
+ public:
+  void OnAlert(const AlertRecord&) override { opened_.wait(); }
+  void Open() { open_.set_value(); }
+
+ private:
+  std::promise<void> open_;
+  const std::shared_future<void> opened_ = open_.get_future().share();
+};
+
+class FullQueue : public AlertServiceTest, public testing::WithParamInterface<bool> {};
+
+TEST_P(FullQueue, IsMadeUpForFromTheStore) {
   AlertOptions options;
-  options.queue_capacity = 1;
+  if (GetParam()) {
+    options.queue_bytes = 1;
+  } else {
+    options.queue_capacity = 1;
+  }
   Start(options);
+  Gate gate;
+  const auto held = service_->Subscribe(&gate);
   const auto source = history_.Hello("run");
   for (int64_t step = 1; step <= 300; ++step) {
     const bool bad = step >= 100 && step < 103;
     history_.Put(source, Loss(step, bad ? kNan : 4));
   }
+  gate.Open();
   service_->Flush();
   EXPECT_EQ(service_->counters().steps, 300u);
+  EXPECT_GT(service_->counters().catch_ups, 0u);
   EXPECT_EQ(ear_.heard(), (Heard{"firing non_finite 100", "resolved non_finite 105"}));
 }
+INSTANTIATE_TEST_SUITE_P(ByRecordsAndByBytes, FullQueue, testing::Bool());
 
 TEST_F(AlertServiceTest, ADeletedRunLeavesNothing) {
   Start();

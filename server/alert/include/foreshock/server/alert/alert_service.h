@@ -64,8 +64,10 @@ struct AlertOptions {
   // Hears everything, from what is judged first at the start on. Not owned, must outlive the service.
   AlertListener* listener = nullptr;
   detect::DetectorOptions detector;
-  // What waits to be judged, in records. Beyond it the service reads from the store what it missed.
+  // What waits to be judged, in records and in memory of their frames. Beyond it the service reads from the
+  // store what it missed.
   size_t queue_capacity = 8192;
+  size_t queue_bytes = 32u << 20;
   std::chrono::milliseconds tick_interval{10'000};  // how often silence is measured
   std::chrono::milliseconds save_interval{60'000};  // engines' states without news; less: shorter rebuilds
   RebuildOptions rebuild;

@@ -41,7 +41,7 @@ struct IngestOptions {
   size_t max_heads_per_run = 1u << 20;              // query heads over all layers; more: kInvalidArgument
   std::chrono::milliseconds hello_timeout{30'000};  // a stream without a Hello is closed then
   size_t max_message_bytes = 16u << 20;             // told to senders, which split larger steps
-  size_t max_queued_bytes = 96u << 20;   // memory of records that wait for the disk, over all streams
+  size_t max_queued_bytes = 48u << 20;   // memory of records that wait for the disk, over all streams
   size_t max_batch_bytes = 4u << 20;     // of one commit; more: fewer syncs, later acknowledgements
   int64_t max_step = 999'999'999;        // steps are 0..max_step
   int64_t max_step_jump = 10'000'000;    // between neighbours of one source; see StepGuard
@@ -78,7 +78,7 @@ class Ingest {
     uint64_t revoked_streams = 0;  // closed because their token is no longer good
     uint64_t commits = 0;
     uint64_t failed_commits = 0;
-    uint64_t overloads = 0;  // streams closed because the queue was full or the store ailing
+    uint64_t overloads = 0;    // streams closed because the queue was full or the store ailing
     uint64_t share_waits = 0;  // records that waited because their run had its share of the queue
     uint64_t queued_bytes = 0;
   };
