@@ -14,7 +14,7 @@ FS_BUILD_PACKAGES=(
   librocksdb-dev prometheus-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev
   libzstd-dev libsnappy-dev libcpp-httplib-dev libssl-dev
   libjs-dygraphs)
-FS_TEST_PACKAGES=(libgtest-dev libgmock-dev python3 strace binutils curl jq openssl)
+FS_TEST_PACKAGES=(libgtest-dev libgmock-dev mold python3 strace binutils curl jq openssl)
 # Servers that tests talk to. Unpacked under build/tools and not installed: installing would start services.
 FS_TEST_SERVERS=(prometheus prometheus-alertmanager)
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -65,7 +66,8 @@ class Rolled {
     ASSERT_TRUE(rollup.ok()) << rollup.status().ToString();
     query.max_points = 0;
     const SignalInfo& info = *FindSignal(query.signal);
-    std::map<uint32_t, std::vector<std::pair<int64_t, float>>> values;
+    using StepAndValue = std::pair<int64_t, float>;
+    std::map<uint32_t, std::vector<StepAndValue>> values;
     std::vector<int64_t> steps;
     ASSERT_TRUE(store_
                     ->ReadSeries(query,
@@ -83,6 +85,7 @@ class Rolled {
                                    return true;
                                  })
                     .ok());
+    ASSERT_TRUE(std::ranges::is_sorted(steps));
     uint64_t covered = 0;
     int64_t before = kFirstStep;
     for (const RollupBucket& bucket : rollup->buckets) {
@@ -94,8 +97,11 @@ class Rolled {
         float min = 0, max = 0;
         double sum = 0;
         uint64_t count = 0;
-        for (const auto& [step, value] : values[rollup->heads[i]]) {
-          if (step < bucket.first_step || step > bucket.last_step || std::isnan(value)) continue;
+        const auto& all = values[rollup->heads[i]];
+        for (auto at = std::ranges::lower_bound(all, bucket.first_step, {}, &StepAndValue::first);
+             at != all.end() && at->first <= bucket.last_step; ++at) {
+          const float value = at->second;
+          if (std::isnan(value)) continue;
           min = count == 0 ? value : std::min(min, value);
           max = count == 0 ? value : std::max(max, value);
           sum += value;
