@@ -102,6 +102,7 @@ Result<std::unique_ptr<Relay>> Relay::Start(Spool& spool, const RelayOptions& op
   server.cert_file = options.cert_file;
   server.key_file = options.key_file;
   server.client_ca_file = options.client_ca_file;
+  server.reload_seconds = options.reload_seconds;
   server.max_message_bytes = options.max_message_bytes;
   FS_ASSIGN_OR_RETURN(impl->server, rpc::Server::Start(server, impl.get(), {}));
   LogInfo(kRelayComponent, "taking streams of agents",

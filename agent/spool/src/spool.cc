@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ack_file.h"
+#include "foreshock/base/shares.h"
 #include "segment_index_file.h"
 #include "spool_format.h"
 #include "spool_impl.h"
@@ -146,7 +147,8 @@ Status Spool::Append(const SourceKey& key, std::span<const SpoolItem> items) {
   const uint64_t most = impl.options.limit_bytes - impl.options.limit_bytes / 16;
   if (batch.bytes > most) {
     return Status(Code::kInvalidArgument, "batch: " + std::to_string(batch.bytes) +
-                                              " bytes, the whole spool holds " + std::to_string(most) + " of a run");
+                                              " bytes, the whole spool holds " + std::to_string(most) +
+                                              " of a run");
   }
   FS_RETURN_IF_ERROR(impl.CheckRoom(*batch.source, batch.bytes));
   impl.reserved_bytes += batch.bytes;
@@ -162,31 +164,32 @@ Status Spool::Append(const SourceKey& key, std::span<const SpoolItem> items) {
   return batch.status;
 }
 
-// Up to half of the limit everybody takes what he needs. Beyond that no run takes more than its share, so that one which
-// sends much cannot keep others out for as long as the server is away; and the last sixteenth is for runs that have
-// little here.
+// base/shares.h, by run: one that sends much cannot keep others out for as long as the server is away.
 Status Spool::Impl::CheckRoom(const Source& source, uint64_t bytes) {
   const uint64_t limit = options.limit_bytes, taken = index.bytes + reserved_bytes;
-  if (taken + bytes <= limit / 2) return OkStatus();
-  uint64_t own = bytes;
+  if (taken + bytes <= limit / 2) return OkStatus();  // without counting
+  uint64_t own = 0;
   std::set<std::string_view> runs;
   for (const auto& [key, other] : index.sources) {
     if (other->idle()) continue;
     runs.insert(key.run);
     if (key.run == source.key.run) own += other->bytes;
   }
-  const uint64_t reserve = own > limit / 16 ? limit / 16 : 0;
-  if (taken + bytes > limit - reserve) {
-    ++counters.refused_limit;
-    return Status(Code::kResourceExhausted, "spool " + dir + ": " + std::to_string(taken) + " of " +
-                                                std::to_string(limit) + " bytes are in use");
+  switch (RoomFor(bytes, own, taken, limit, runs.size())) {
+    case Room::kFree:
+      return OkStatus();
+    case Room::kFull:
+      ++counters.refused_limit;
+      return Status(Code::kResourceExhausted, "spool " + dir + ": " + std::to_string(taken) + " of " +
+                                                  std::to_string(limit) + " bytes are in use");
+    case Room::kShare:
+      break;
   }
-  if (runs.size() < 2 || own <= limit / runs.size()) return OkStatus();
   ++counters.refused_share;
-  return Status(Code::kResourceExhausted, "spool " + dir + ": run '" + source.key.run + "' holds its share, " +
-                                              std::to_string(limit / runs.size()) + " bytes of " +
-                                              std::to_string(limit) + " with " + std::to_string(runs.size()) +
-                                              " runs");
+  return Status(Code::kResourceExhausted, "spool " + dir + ": run '" + source.key.run +
+                                              "' holds its share, " + std::to_string(limit / runs.size()) +
+                                              " bytes of " + std::to_string(limit) + " with " +
+                                              std::to_string(runs.size()) + " runs");
 }
 
 void Spool::Impl::Commit(std::unique_lock<std::mutex>& lock) {

@@ -147,6 +147,7 @@ Result<RunOptions> ReadOptions(const fs_options& in, const Environment& environm
   if (exporter.start_agent && (exporter.agent_path.empty() || exporter.agent_path[0] != '/')) {
     return Bad("agent_path", "'" + exporter.agent_path + "'", "must be absolute where start_agent is set");
   }
+  out.cupti = environment("FORESHOCK_CUPTI");
   out.flush_timeout = std::chrono::milliseconds(in.flush_timeout_ms);
   out.log = in.log;
   out.log_context = in.log_context;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "convert.h"
+#include "cupti_library.h"
 #include "foreshock/sdk/cuda/device.h"
 #include "foreshock/sdk/cuda/weight_probe.h"
 #include "foreshock/sdk/fork_guard.h"
@@ -26,7 +27,19 @@ constexpr uint32_t kMaxLoggedErrors = 20;
 }  // namespace
 
 fs_run::fs_run(sdk::RunOptions options, const foreshock::Clock& clock)
-    : options_(std::move(options)), clock_(clock), fork_generation_(sdk::ForkGeneration()) {}
+    : options_(std::move(options)), clock_(clock), fork_generation_(sdk::ForkGeneration()) {
+  if (!inert()) StartCupti();
+}
+
+// Before the trainer makes its kernels, so that the records are whole.
+void fs_run::StartCupti() {
+  const sdk::CuptiLibrary library = sdk::LoadCupti(options_.cupti);
+  options_.sampler.device_times = library.times;
+  if (library.times != nullptr) Log(LogLevel::kInfo, "CUPTI measures the device time of kernels");
+  if (library.reason.empty()) return;
+  Log(LogLevel::kWarning, "FORESHOCK_CUPTI: " + library.reason);
+  unmonitored_.push_back({"device time of kernels", library.reason.substr(0, sdk::kMaxDetailBytes)});
+}
 
 fs_run::~fs_run() = default;
 

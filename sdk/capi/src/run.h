@@ -26,6 +26,7 @@ struct RunOptions {
   SamplerOptions sampler;
   ExporterOptions exporter;
   std::chrono::milliseconds flush_timeout{2000};
+  std::string cupti;  // FORESHOCK_CUPTI, see LoadCupti
   fs_log_fn log = nullptr;
   void* log_context = nullptr;
 };
@@ -104,6 +105,7 @@ struct fs_run {
   fs_status UnknownLayer(uint32_t layer) const;
   fs_status Freeze();
   void TellSnapshots();
+  void StartCupti();
   void FillHello();
   void DropUnmeasurable(foreshock::sdk::LayerSpec* spec);
   void TellFailures();

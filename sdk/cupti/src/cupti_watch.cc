@@ -1,10 +1,10 @@
 // libforeshock_cupti.so: device time by kernel family, from inside a trainer, by CUPTI's activity records.
 //
-// Loaded by the CUDA driver (CUDA_INJECTION64_PATH=.../libforeshock_cupti.so) or by anybody who calls
-// fs_cupti_start. Writes one JSON object (docs/formats/cupti.md) to FORESHOCK_CUPTI_FILE, else
-// foreshock-cupti-PID.json in the working folder, every few seconds and at the end. Where CUPTI is missing,
-// or another profiler holds it, the file says so in `reason` and nothing else changes: this library never
-// disturbs a profiler that was there first.
+// Loaded by the CUDA driver (CUDA_INJECTION64_PATH=.../libforeshock_cupti.so), by libforeshock.so where
+// FORESHOCK_CUPTI=1 is set, or by anybody who calls fs_cupti_start. Writes one JSON object
+// (docs/formats/cupti.md) to FORESHOCK_CUPTI_FILE, else foreshock-cupti-PID.json in the working folder, every
+// few seconds and at the end. Where CUPTI is missing, or another profiler holds it, the file says so in
+// `reason` and nothing else changes: this library never disturbs a profiler that was there first.
 #include <cupti.h>
 #include <dlfcn.h>
 #include <unistd.h>
@@ -79,6 +79,7 @@ class Watch {
       std::lock_guard lock(mutex_);
       if (started_) return;
       started_ = true;
+      pid_ = getpid();
       path_ = PathFromEnvironment();
       reason_ = Begin();
     }
@@ -88,6 +89,8 @@ class Watch {
   }
 
   void End() {
+    // A forked child that exits has neither the thread nor the file.
+    if (getpid() != pid_) return;
     {
       std::lock_guard lock(mutex_);
       if (ended_) return;
@@ -102,7 +105,7 @@ class Watch {
     Write();
   }
 
-  double OwnShare() const { return times_.OwnShare(); }
+  const KernelTimes& times() const { return times_; }
   std::string Reason() const {
     std::lock_guard lock(mutex_);
     return reason_;
@@ -211,6 +214,7 @@ class Watch {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::string path_, reason_;
+  std::atomic<pid_t> pid_{0};
   bool started_ = false, ended_ = false;
 };
 
@@ -230,9 +234,15 @@ __attribute__((visibility("default"))) int fs_cupti_start(void) {
   return Watch::Instance().Reason().empty() ? 1 : 0;
 }
 
-// Foreshock's own share of the device time so far, for its governor.
-__attribute__((visibility("default"))) double fs_cupti_own_share(void) {
-  return Watch::Instance().OwnShare();
+// Why nothing is measured, into `room`; empty when it is.
+__attribute__((visibility("default"))) void fs_cupti_reason(char* room, size_t room_bytes) {
+  std::snprintf(room, room_bytes, "%s", Watch::Instance().Reason().c_str());
+}
+
+// Device time so far, of Foreshock's kernels and of all, for its governor. Takes no lock and makes no call.
+__attribute__((visibility("default"))) void fs_cupti_times(uint64_t* own_nanos, uint64_t* all_nanos) {
+  *own_nanos = Watch::Instance().times().own_nanos();
+  *all_nanos = Watch::Instance().times().all_nanos();
 }
 
 // Takes in what is still on its way and writes the file for the last time.

@@ -31,15 +31,22 @@ std::string_view KernelFamily(std::string_view kernel) {
   const std::string name = Lower(kernel);
   if (HasAny(name, {"foreshock"})) return "foreshock";
   if (IsAttention(name)) {
-    return HasAny(name, {"bwd", "backward", "bprop", "dgrad", "dkdv", "dot_do_o"}) ? "attention_backward" : "attention_forward";
+    return HasAny(name, {"bwd", "backward", "bprop", "dgrad", "dkdv", "dot_do_o"}) ? "attention_backward"
+                                                                                   : "attention_forward";
   }
-  if (HasAny(name, {"nccl", "allreduce", "all_reduce", "reducescatter", "allgather", "nvshmem"})) return "communication";
-  if (HasAny(name, {"adam", "multi_tensor_apply", "multitensor", "lamb", "lion_", "fused_sgd"})) return "optimizer";
-  if (HasAny(name, {"layer_norm", "layernorm", "rms_norm", "rmsnorm", "batch_norm", "gammabeta"})) return "norm";
+  if (HasAny(name, {"nccl", "allreduce", "all_reduce", "reducescatter", "allgather", "nvshmem"}))
+    return "communication";
+  if (HasAny(name, {"adam", "multi_tensor_apply", "multitensor", "lamb", "lion_", "fused_sgd"}))
+    return "optimizer";
+  if (HasAny(name, {"layer_norm", "layernorm", "rms_norm", "rmsnorm", "batch_norm", "gammabeta"}))
+    return "norm";
   if (HasAny(name, {"softmax", "nll_loss", "cross_entropy", "crossentropy"})) return "softmax_loss";
-  if (HasAny(name, {"gemm", "nvjet", "cutlass", "cublas", "wgmma", "xmma", "gemv", "splitk"})) return "matmul";
-  if (HasAny(name, {"memcpy", "memset", "direct_copy", "catarray", "transpose", "copy_kernel"})) return "copy";
-  if (HasAny(name, {"elementwise", "triton_", "reduce_kernel", "dropout", "fill", "gelu", "embedding", "indexing", "gather"})) {
+  if (HasAny(name, {"gemm", "nvjet", "cutlass", "cublas", "wgmma", "xmma", "gemv", "splitk"}))
+    return "matmul";
+  if (HasAny(name, {"memcpy", "memset", "direct_copy", "catarray", "transpose", "copy_kernel"}))
+    return "copy";
+  if (HasAny(name, {"elementwise", "triton_", "reduce_kernel", "dropout", "fill", "gelu", "embedding",
+                    "indexing", "gather"})) {
     return "elementwise";
   }
   return "other";

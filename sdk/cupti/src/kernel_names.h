@@ -1,12 +1,13 @@
-// What a GPU kernel does and in which type, from its name alone: names are all that CUPTI gives. Mangled or not.
+// What a GPU kernel does and in which type, from its name alone: names are all that CUPTI gives. Mangled or
+// not.
 #pragma once
 
 #include <string_view>
 
 namespace foreshock::sdk {
 
-// "foreshock" (our own), "attention_forward", "attention_backward", "communication", "optimizer", "norm", "softmax_loss",
-// "matmul", "copy", "elementwise", "other".
+// "foreshock" (our own), "attention_forward", "attention_backward", "communication", "optimizer", "norm",
+// "softmax_loss", "matmul", "copy", "elementwise", "other".
 std::string_view KernelFamily(std::string_view name);
 
 // "bf16", "fp16", "fp8", "fp32", or "" where the name does not say.

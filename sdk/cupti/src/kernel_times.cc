@@ -7,6 +7,7 @@
 namespace foreshock::sdk {
 namespace {
 
+constexpr std::string_view kOwnFamily = "foreshock";
 constexpr size_t kMaxKinds = 65536;  // names that are remembered; a compiler makes new ones all the time
 
 std::string Quoted(std::string_view text) {
@@ -32,6 +33,7 @@ const KernelTimes::Kind& KernelTimes::KindOf(const char* name) {
   Kind kind;
   kind.family = KernelFamily(name);
   kind.sum = &families_[kind.family];
+  kind.own = kind.family == kOwnFamily;
   if (kind.family.starts_with("attention")) kind.attention = &attention_[name];
   return kinds_[name] = kind;
 }
@@ -44,6 +46,8 @@ void KernelTimes::Add(const char* name, uint64_t nanos) {
     ++sum->calls;
     sum->nanos += nanos;
   }
+  if (kind.own) own_nanos_.fetch_add(nanos, std::memory_order_relaxed);
+  all_nanos_.fetch_add(nanos, std::memory_order_relaxed);
 }
 
 void KernelTimes::AddLost(uint64_t records) {
@@ -52,10 +56,8 @@ void KernelTimes::AddLost(uint64_t records) {
 }
 
 double KernelTimes::OwnShare() const {
-  std::lock_guard lock(mutex_);
-  const auto own = families_.find("foreshock");
-  if (own == families_.end() || all_.nanos == 0) return 0;
-  return static_cast<double>(own->second.nanos) / static_cast<double>(all_.nanos);
+  const uint64_t all = all_nanos();
+  return all == 0 ? 0 : static_cast<double>(own_nanos()) / static_cast<double>(all);
 }
 
 std::string KernelTimes::Json(const std::string& reason) const {
@@ -64,8 +66,9 @@ std::string KernelTimes::Json(const std::string& reason) const {
   char text[64];
   std::snprintf(text, sizeof text, "%.6f", share);
   std::string out = "{\"reason\":" + Quoted(reason) + ",\"kernels\":" + std::to_string(all_.calls) +
-                    ",\"lost_records\":" + std::to_string(lost_) + ",\"device_seconds\":" + Seconds(all_.nanos) +
-                    ",\"own_share\":" + text + ",\"families\":{";
+                    ",\"lost_records\":" + std::to_string(lost_) +
+                    ",\"device_seconds\":" + Seconds(all_.nanos) + ",\"own_share\":" + text +
+                    ",\"families\":{";
   bool first = true;
   for (const auto& [name, sum] : families_) {
     out += (first ? "" : ",") + Quoted(name) + ":{\"calls\":" + std::to_string(sum.calls) +
@@ -75,8 +78,9 @@ std::string KernelTimes::Json(const std::string& reason) const {
   out += "},\"attention\":[";
   first = true;
   for (const auto& [name, sum] : attention_) {
-    out += std::string(first ? "" : ",") + "{\"kernel\":" + Quoted(name) + ",\"type\":" + Quoted(KernelType(name)) +
-           ",\"calls\":" + std::to_string(sum.calls) + ",\"seconds\":" + Seconds(sum.nanos) + "}";
+    out += std::string(first ? "" : ",") + "{\"kernel\":" + Quoted(name) +
+           ",\"type\":" + Quoted(KernelType(name)) + ",\"calls\":" + std::to_string(sum.calls) +
+           ",\"seconds\":" + Seconds(sum.nanos) + "}";
     first = false;
   }
   return out + "]}\n";

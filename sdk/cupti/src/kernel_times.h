@@ -1,6 +1,7 @@
 // Device time by kernel family, and which attention kernels really ran. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -17,6 +18,9 @@ class KernelTimes {
 
   // Our own device time over all device time; 0 before the first kernel.
   double OwnShare() const;
+  // The two sums. Takes no lock.
+  uint64_t own_nanos() const { return own_nanos_.load(std::memory_order_relaxed); }
+  uint64_t all_nanos() const { return all_nanos_.load(std::memory_order_relaxed); }
   // One JSON object. `reason`: why nothing is measured, or nothing more; empty: all is well.
   std::string Json(const std::string& reason) const;
 
@@ -28,9 +32,11 @@ class KernelTimes {
     std::string_view family;
     Sum* sum = nullptr;        // of the family
     Sum* attention = nullptr;  // of the kernel, where it is one of attention
+    bool own = false;
   };
   const Kind& KindOf(const char* name);
 
+  std::atomic<uint64_t> own_nanos_{0}, all_nanos_{0};
   mutable std::mutex mutex_;  // guards everything below
   std::unordered_map<std::string, Kind> kinds_;
   std::map<std::string_view, Sum> families_;

@@ -9,6 +9,8 @@ void Average(double value, double weight, double* average) {
   *average = *average < 0 ? value : *average + weight * (value - *average);
 }
 
+constexpr double kMostDearer = 1000;
+
 // A counted step reads the projections at both ends, unless the step before was counted too.
 double ReadingsOfStep(uint32_t factor) { return factor > 1 ? 2 : 1; }
 
@@ -19,16 +21,22 @@ Governor::Governor(double budget, uint32_t interval, uint32_t warm_up)
 
 double Governor::SampleShare(uint32_t factor) const noexcept {
   if (step_ <= 0) return 0;
-  return std::max(sample_, 0.0) / (static_cast<double>(interval_) * factor) / step_;
+  return dearer_ * std::max(sample_, 0.0) / (static_cast<double>(interval_) * factor) / step_;
 }
 
 double Governor::ProjectionShare(uint32_t factor) const noexcept {
   if (step_ <= 0) return 0;
-  return std::max(projection_, 0.0) * ReadingsOfStep(factor) / factor / step_;
+  return dearer_ * std::max(projection_, 0.0) * ReadingsOfStep(factor) / factor / step_;
 }
 
 double Governor::share() const noexcept {
   return SampleShare(samples_.factor) + ProjectionShare(projections_.factor);
+}
+
+void Governor::Measured(double device_share) noexcept {
+  const double known = share() / dearer_;
+  if (!(device_share >= 0 && device_share <= 1) || known <= 0) return;
+  Average(std::clamp(device_share / known, 1.0, kMostDearer), 0.3, &dearer_);
 }
 
 template <typename ShareFn>

@@ -181,8 +181,29 @@ FrameSlot& StepSampler::Finish(int64_t own_nanos, int64_t hidden_nanos) noexcept
   if (attention_now_) device += attention_.device_nanos();
   governor_.EndStep(sampled(), tracked_now_, now - begin_nanos_,
                     own_nanos - hidden_nanos + static_cast<int64_t>(device));
+  if (options_.device_times != nullptr) AskDeviceTimes(now);
   in_step_ = false;
   return frame_;
+}
+
+// Records of kernels arrive in bundles, seconds late: over a window of half a minute that is little. A window
+// in which the factors changed says nothing of either.
+void StepSampler::AskDeviceTimes(int64_t now_nanos) noexcept {
+  constexpr int64_t kWindowNanos = 30'000'000'000;
+  const uint32_t samples = governor_.sample_factor(), projections = governor_.projection_factor();
+  const bool changed = samples != asked_sample_factor_ || projections != asked_projection_factor_;
+  if (!changed && now_nanos - asked_nanos_ < kWindowNanos) return;
+  uint64_t own = 0, all = 0;
+  options_.device_times(&own, &all);
+  if (!changed && all > all_device_nanos_) {
+    governor_.Measured(static_cast<double>(own - own_device_nanos_) /
+                       static_cast<double>(all - all_device_nanos_));
+  }
+  asked_nanos_ = now_nanos;
+  own_device_nanos_ = own;
+  all_device_nanos_ = all;
+  asked_sample_factor_ = samples;
+  asked_projection_factor_ = projections;
 }
 
 void StepSampler::Hold() noexcept {

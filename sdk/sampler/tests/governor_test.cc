@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace foreshock::sdk {
 namespace {
 
@@ -83,6 +85,25 @@ TEST(GovernorTest, ClocksThatGoBackAreNoReasonToPanic) {
   for (int i = 0; i < 100; ++i) governor.EndStep(true, true, -5, -7);
   EXPECT_GE(governor.share(), 0);
   EXPECT_LE(governor.sample_factor(), Governor::kMaxFactor);
+}
+
+// The device's own records say three times of what the events said: all is taken for that much dearer.
+TEST(GovernorTest, WhatIsMeasuredFromOutsideStretches) {
+  Simulation s{Governor(0.004, 10), 10, 100 * kMillisecond, 3 * kMillisecond / 2, 1'000};
+  s.Run(1000);
+  ASSERT_EQ(s.governor.sample_factor(), 1u) << "1.5 ms of a second are within the budget";
+  for (int window = 0; window < 20; ++window) {
+    s.governor.Measured(0.009 / s.governor.sample_factor());
+    s.Run(300);
+  }
+  EXPECT_EQ(s.governor.sample_factor(), 4u) << "0.9 % over 4 is 0.23 %";
+  // Less than is known of, nonsense and nothing change nothing but this.
+  for (int window = 0; window < 40; ++window) {
+    s.governor.Measured(0);
+    for (const double nonsense : {-1.0, 2.0, std::nan("")}) s.governor.Measured(nonsense);
+    s.Run(300);
+  }
+  EXPECT_EQ(s.governor.sample_factor(), 1u);
 }
 
 }  // namespace

@@ -121,5 +121,27 @@ TEST(CopyTextTest, CutsAtACharacter) {
   EXPECT_STREQ(room, "");
 }
 
+// Sums of a device's records, as they arrive while the test goes on.
+uint64_t own_records_ns = 0, all_records_ns = 0;
+
+TEST_F(StepSamplerTest, TheDevicesOwnRecordsStretchTheInterval) {
+  options_.budget = 0.004;
+  options_.device_times = [](uint64_t* own, uint64_t* all) { *own = own_records_ns, *all = all_records_ns; };
+  StepSampler sampler(layers_, options_, clock_);
+  constexpr int64_t kStep = 100'000'000;
+  const auto run = [&](int64_t from, int64_t to, double share) {
+    for (int64_t t = from; t < to; ++t) {
+      // The host sees 1 ms of a sample in a second: within the budget.
+      Step(sampler, t, kStep, t % sampler.sampling_interval() == 0 ? 1'000'000 : 0);
+      all_records_ns += kStep;
+      own_records_ns += static_cast<uint64_t>(share * kStep * 10 / sampler.sampling_interval());
+    }
+  };
+  run(0, 900, 0.001);
+  EXPECT_EQ(sampler.sampling_interval(), 10u) << "as the host says";
+  run(900, 6000, 0.02);
+  EXPECT_GE(sampler.sampling_interval(), 40u) << "2 % of the device's time was ours";
+}
+
 }  // namespace
 }  // namespace foreshock::sdk

@@ -23,7 +23,7 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
         store_(store),
         clock_(clock),
         book_(store),
-        judge_(options, store, clock, &book_, &listeners_),
+        judge_(options, store, clock, &book_, &listeners_, &stopping_),
         queue_(options.queue_capacity) {}
 
   Status Begin() {
@@ -37,8 +37,8 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
   }
 
   ~AlertServiceImpl() override {
-    subscription_.reset();
     stopping_ = true;
+    subscription_.reset();
     queue_.Close();
     if (thread_.joinable()) thread_.join();
   }
@@ -152,7 +152,7 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
       judge_.Tick();
       next_tick = std::chrono::steady_clock::now() + options_.tick_interval;
     }
-    judge_.SaveAll();
+    judge_.SaveAll(kSaveAtMost);
   }
 
   void CatchUp() {
@@ -162,6 +162,7 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
       names.swap(behind_);
     }
     for (const AttemptName& name : names) {
+      if (stopping_) return;
       ++catch_ups_;
       if (name.second.empty()) {
         if (!store_->GetRun(name.first).ok()) judge_.OnRunDeleted(name.first);
@@ -172,6 +173,9 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
     }
   }
 
+  static constexpr std::chrono::seconds kSaveAtMost{3};
+
+  std::atomic<bool> stopping_{false};
   const AlertOptions options_;
   store::Store* const store_;
   const Clock* const clock_;
@@ -184,7 +188,6 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
   std::mutex behind_mutex_;  // guards behind_ and the order of pushes
   std::set<AttemptName> behind_;
   std::atomic<uint64_t> catch_ups_{0};
-  std::atomic<bool> stopping_{false};
   std::unique_ptr<store::Subscription> subscription_;
   std::thread thread_;
 };

@@ -56,6 +56,7 @@ int64_t LastStepOf(const store::AttemptInfo& info) { return info.last_step.value
 void Judge::RebuildAll() {
   for (const store::RunInfo& run : store_->ListRuns()) {
     for (const store::AttemptInfo& attempt : run.attempts) {
+      if (*stopping_) return;
       const AttemptName name(run.run, attempt.attempt);
       if (Find(name) != nullptr) EndIfOver(name);
     }
@@ -108,7 +109,7 @@ void Judge::CatchUp(const AttemptName& name) {
   const Status status = watch->CatchUp(*store_, options_.rebuild, [&](const std::vector<AlertEvent>& events) {
     ++steps_;
     Take(watch, events);
-    return true;
+    return !*stopping_;
   });
   if (watch->last_step() != before) watch->last_frame_nanos = clock_->MonotonicNanos();
   if (status.code() == Code::kNotFound) return OnRunDeleted(name.first);
@@ -245,8 +246,10 @@ void Judge::Tick() {
   }
 }
 
-void Judge::SaveAll() {
+void Judge::SaveAll(std::chrono::milliseconds at_most) {
+  const int64_t end_ns = clock_->MonotonicNanos() + std::chrono::nanoseconds(at_most).count();
   for (const auto& [name, watch] : watches_) {
+    if (clock_->MonotonicNanos() >= end_ns) return;
     if (watch && watch->dirty) book_->SaveEngine(OpenState(*watch));
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <set>
@@ -19,9 +20,16 @@ using AttemptName = std::pair<std::string, std::string>;  // run, attempt
 
 class Judge {
  public:
+  // Once `stopping` is true, reading of the history ends at the next step, and what was not judged is judged
+  // after the next start.
   Judge(const AlertOptions& options, store::Store* store, const Clock* clock, Book* book,
-        Listeners* listeners)
-      : options_(options), store_(store), clock_(clock), book_(book), listeners_(listeners) {}
+        Listeners* listeners, const std::atomic<bool>* stopping)
+      : options_(options),
+        store_(store),
+        clock_(clock),
+        book_(book),
+        listeners_(listeners),
+        stopping_(stopping) {}
 
   // All attempts in the store that are not closed.
   void RebuildAll();
@@ -35,7 +43,8 @@ class Judge {
   void CatchUp(const AttemptName& name);
   // Measures silence, ends what is over, saves states that have waited long enough.
   void Tick();
-  void SaveAll();
+  // The states of all, for at most so long: who is left out is judged again from an older state.
+  void SaveAll(std::chrono::milliseconds at_most);
   void SetUserRules(const detect::UserRulesPtr& rules);
 
   uint64_t steps() const { return steps_; }
@@ -61,6 +70,7 @@ class Judge {
   const Clock* const clock_;
   Book* const book_;
   Listeners* const listeners_;
+  const std::atomic<bool>* const stopping_;
   std::map<AttemptName, std::unique_ptr<Watch>> watches_;  // null: closed, or not readable
   int64_t last_save_nanos_ = 0;
   std::atomic<uint64_t> steps_{0}, fired_{0}, resolved_{0}, open_attempts_{0};

@@ -62,7 +62,8 @@ class Watch {
     return engine_.Tick(seconds_since_last_frame);
   }
 
-  // Reads from the store what is newer than what this has seen. `take` gets what fires or resolves.
+  // Reads from the store what is newer than what this has seen. `take` gets what fires or resolves, and ends
+  // it by false.
   template <typename Take>
   Status CatchUp(const store::Store& store, const RebuildOptions& rebuild, Take take);
 
@@ -99,8 +100,10 @@ Status Watch::CatchUp(const store::Store& store, const RebuildOptions& rebuild, 
     query.attempt = attempt_;
     query.from_step = range.from;
     query.to_step = range.to;
+    bool go_on = true;
     FS_RETURN_IF_ERROR(store.ReadFrames(
-        query, [&](const store::StoredFrame& stored) { return take(AddFrame(stored.frame)); }));
+        query, [&](const store::StoredFrame& stored) { return go_on = take(AddFrame(stored.frame)); }));
+    if (!go_on) break;
   }
   return OkStatus();
 }

@@ -88,7 +88,10 @@ class AppImpl final : public App {
   // First nobody comes in any more; the store goes last.
   void Stop() override {
     if (security_ != nullptr) security_->Stop();
-    if (history_ != nullptr) history_->ingest->CloseStreams();
+    if (history_ != nullptr) {
+      history_->merger->Stop();
+      history_->ingest->CloseStreams();
+    }
     if (answers_ != nullptr) answers_->Stop(kStopGraceMs);
     if (history_ != nullptr) history_->answers = nullptr;
     answers_.reset();
@@ -135,6 +138,7 @@ class AppImpl final : public App {
     } limits[] = {{"max_message_bytes", o.max_message_bytes, 64 << 10, 256 << 20},
                   {"max_streams", o.max_streams, 1, 1'000'000},
                   {"max_streams_per_identity", o.max_streams_per_identity, 1, 1'000'000},
+                  {"max_connections_per_identity", o.max_connections_per_identity, 1, 1'000'000},
                   {"max_runs", o.max_runs, 1, 10'000'000},
                   {"max_new_runs_per_hour", o.max_new_runs_per_hour, 1, 10'000'000},
                   {"max_heads_per_run", o.max_heads_per_run, 1, 100'000'000},

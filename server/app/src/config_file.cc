@@ -99,6 +99,7 @@ Readers Fields(AppOptions* o) {
       {"max_message_bytes", Into(&o->max_message_bytes)},
       {"max_streams", Into(&o->max_streams)},
       {"max_streams_per_identity", Into(&o->max_streams_per_identity)},
+      {"max_connections_per_identity", Into(&o->max_connections_per_identity)},
       {"max_runs", Into(&o->max_runs)},
       {"max_new_runs_per_hour", Into(&o->max_new_runs_per_hour)},
       {"max_heads_per_run", Into(&o->max_heads_per_run)},

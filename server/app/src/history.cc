@@ -18,6 +18,7 @@ ingest::IngestOptions IngestOptionsOf(const AppOptions& options, const Security&
   ingest.max_message_bytes = options.max_message_bytes;
   ingest.max_streams = options.max_streams;
   ingest.max_streams_per_identity = options.max_streams_per_identity;
+  ingest.max_connections_per_identity = options.max_connections_per_identity;
   ingest.max_runs = options.max_runs;
   ingest.max_new_runs_per_hour = options.max_new_runs_per_hour;
   ingest.max_heads_per_run = options.max_heads_per_run;

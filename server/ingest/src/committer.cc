@@ -53,9 +53,9 @@ Status Committer::Push(QueuedRecord record) {
   const size_t cost = record.cost = CostOf(record.append);
   std::unique_lock lock(mutex_);
   const uint32_t run = record.append.source.run;
-  const auto has_room = [&] { return shares_.HasRoom(run, cost); };
+  const auto has_room = [&] { return shares_.RoomOf(run, cost) == Room::kFree; };
   if (!has_room() && health_.ok()) {
-    if (shares_.FitsAtAll(cost)) ++counters_.share_waits;
+    if (shares_.RoomOf(run, cost) == Room::kShare) ++counters_.share_waits;
     not_full_.wait_for(lock, options_.max_wait_for_room,
                        [&] { return stopping_ || !health_.ok() || has_room(); });
   }

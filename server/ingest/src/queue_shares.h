@@ -1,10 +1,11 @@
-// Who has how much of a bounded queue: beyond half of it no run takes more than its share, so that the others
-// of a busy server need not wait behind one.
+// Who has how much of a bounded queue, and who may have more: by run, by the rule of base/shares.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+
+#include "foreshock/base/shares.h"
 
 namespace foreshock::ingest {
 
@@ -14,15 +15,11 @@ class QueueShares {
   explicit QueueShares(size_t most_bytes) : most_(most_bytes) {}
 
   // Something larger than the queue may go in when it is empty.
-  bool HasRoom(uint32_t run, size_t bytes) const {
-    if (bytes_ == 0) return true;
-    if (bytes_ + bytes > most_) return false;
+  Room RoomOf(uint32_t run, size_t bytes) const {
+    if (bytes_ == 0) return Room::kFree;
     const auto own = of_runs_.find(run);
-    if (bytes_ + bytes <= most_ / 2 || own == of_runs_.end()) return true;
-    return own->second + bytes <= most_ / of_runs_.size();
+    return RoomFor(bytes, own == of_runs_.end() ? 0 : own->second, bytes_, most_, of_runs_.size());
   }
-  // Whether the queue has room, if not for this run.
-  bool FitsAtAll(size_t bytes) const { return bytes_ + bytes <= most_; }
   void Add(uint32_t run, size_t bytes) {
     bytes_ += bytes;
     of_runs_[run] += bytes;

@@ -45,6 +45,7 @@ Status Session::Enter(const auth::Credentials& credentials) {
   FS_ASSIGN_OR_RETURN(auth::Caller caller, shared_.gate.Identify(credentials));
   FS_RETURN_IF_ERROR(shared_.gate.Count(caller.MayAtAll(auth::Scope::kWrite)));
   FS_ASSIGN_OR_RETURN(slot_, shared_.slots.Take(caller.name()));
+  FS_ASSIGN_OR_RETURN(connection_, shared_.connections.Take(caller.name(), credentials.address));
   caller_ = std::move(caller);
   return OkStatus();
 }

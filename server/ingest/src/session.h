@@ -8,6 +8,7 @@
 
 #include "check_frame.h"
 #include "committer.h"
+#include "connection_quota.h"
 #include "foreshock/server/auth/call_slots.h"
 #include "foreshock/server/auth/gate.h"
 #include "outbox_impl.h"
@@ -28,6 +29,7 @@ struct Shared {
   const auth::Gate open_gate;  // lets everybody do everything
   const auth::Gate& gate;
   auth::CallSlots slots;  // of streams
+  ConnectionQuota connections;
   RunQuota new_runs;
   StreamWatch watch;
   Committer committer;  // last: its thread uses the counters
@@ -39,6 +41,7 @@ struct Shared {
         gate(o.gate != nullptr ? *o.gate : open_gate),
         slots("streams", o.max_streams, "max_streams", o.max_streams_per_identity,
               "max_streams_per_identity"),
+        connections(o.max_connections_per_identity),
         new_runs(o.max_new_runs_per_hour),
         watch(gate, c, o.hello_timeout),
         committer(s, c, o, counters) {}
@@ -70,6 +73,7 @@ class Session final : public rpc::IngestHandler {
   const std::shared_ptr<StreamEnd> end_;
   std::optional<auth::Caller> caller_;
   std::unique_ptr<auth::CallSlots::Slot> slot_;
+  std::unique_ptr<ConnectionQuota::Hold> connection_;
   uint64_t watched_ = 0;  // the watch's number
   bool closed_ = false;   // nothing more is taken
   std::optional<wire::Hello> hello_;

@@ -148,6 +148,28 @@ TEST_F(LimitsTest, OneIdentityCannotTakeAllStreamsOrAllRuns) {
   EXPECT_EQ(ingest_->stats().refused_runs, 18u);
 }
 
+// Each Open makes a channel, and a connection, of its own.
+TEST_F(LimitsTest, OneIdentityCannotTakeAllConnections) {
+  const std::string greedy = Token("greedy"), modest = Token("modest");
+  Start({.max_connections_per_identity = 2});
+  std::vector<std::unique_ptr<rpc::IngestStream>> held;
+  for (const char* run : {"a", "b"}) {
+    held.push_back(Open(greedy));
+    ASSERT_TRUE(Greet(*held.back(), tests::SmallHello(run)).ok());
+  }
+  EXPECT_EQ(ingest_->stats().connections, 2u);
+  const Status third = Try(greedy, "a");
+  EXPECT_EQ(third.code(), Code::kResourceExhausted);
+  EXPECT_EQ(third.message(),
+            "connections: token greedy has streams on 2, at most 2 (max_connections_per_identity)");
+  EXPECT_EQ(ingest_->stats().refused_connections, 1u);
+  EXPECT_TRUE(Try(modest, "c").ok()) << "another identity";
+  ASSERT_TRUE(held.back()->WritesDone().ok());
+  EXPECT_TRUE(End(*held.back()).ok());
+  while (ingest_->stats().connections > 1) std::this_thread::yield();
+  EXPECT_TRUE(Try(greedy, "d").ok()) << "one ended";
+}
+
 TEST_F(LimitsTest, WhatAHostileClientSendsIsRefusedAndOthersGoOn) {
   const std::string hostile = Token("hostile"), honest = Token("honest");
   Start({.max_heads_per_run = 1000});

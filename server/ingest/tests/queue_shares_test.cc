@@ -5,39 +5,33 @@
 namespace foreshock::ingest {
 namespace {
 
-TEST(QueueShares, OneRunMayHaveAll) {
-  QueueShares queue(100);
-  EXPECT_TRUE(queue.HasRoom(1, 500)) << "larger than the queue, alone";
-  for (int i = 0; i < 10; ++i) {
-    ASSERT_TRUE(queue.HasRoom(1, 10));
-    queue.Add(1, 10);
-  }
-  EXPECT_FALSE(queue.HasRoom(1, 1));
-  EXPECT_FALSE(queue.FitsAtAll(1));
+TEST(QueueShares, SomethingLargerThanTheQueueGoesInAlone) {
+  QueueShares queue(160);
+  EXPECT_EQ(queue.RoomOf(1, 500), Room::kFree);
+  queue.Add(1, 500);
+  EXPECT_EQ(queue.RoomOf(2, 1), Room::kFull);
 }
 
-TEST(QueueShares, BeyondHalfNoneTakesMoreThanItsShare) {
-  QueueShares queue(100);
-  queue.Add(1, 60);
-  queue.Add(2, 10);
-  EXPECT_FALSE(queue.HasRoom(1, 1)) << "has more than half";
-  EXPECT_TRUE(queue.FitsAtAll(1));
-  EXPECT_TRUE(queue.HasRoom(2, 30));
-  EXPECT_TRUE(queue.HasRoom(3, 30)) << "one that has nothing";
+TEST(QueueShares, CountsByRun) {
+  QueueShares queue(160);
+  queue.Add(1, 90);
+  queue.Add(2, 20);
+  EXPECT_EQ(queue.RoomOf(1, 1), Room::kShare) << "has more than half";
+  EXPECT_EQ(queue.RoomOf(2, 40), Room::kFree);
+  EXPECT_EQ(queue.RoomOf(3, 40), Room::kFree) << "one that has nothing";
   queue.Add(3, 5);
-  EXPECT_FALSE(queue.HasRoom(2, 25)) << "of three a third";
-  queue.Remove(1, 60);
-  EXPECT_TRUE(queue.HasRoom(2, 35)) << "below half everybody takes what he needs";
-  EXPECT_TRUE(queue.HasRoom(1, 35));
+  EXPECT_EQ(queue.RoomOf(2, 35), Room::kShare) << "of three a third";
+  queue.Remove(1, 90);
+  EXPECT_EQ(queue.RoomOf(2, 55), Room::kFree) << "below half everybody takes what he needs";
+  EXPECT_EQ(queue.bytes(), 25u);
 }
 
 TEST(QueueShares, ForgetsRunsThatHaveNothing) {
-  QueueShares queue(100);
-  queue.Add(1, 40);
+  QueueShares queue(160);
+  queue.Add(1, 70);
   queue.Add(2, 20);
   queue.Remove(2, 20);
-  EXPECT_TRUE(queue.HasRoom(1, 60)) << "alone again";
-  EXPECT_EQ(queue.bytes(), 40u);
+  EXPECT_EQ(queue.RoomOf(1, 80), Room::kFree) << "alone again";
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "foreshock/server/merge/merger.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -19,11 +20,9 @@ class MergerImpl final : public Merger, private store::Observer {
       : store_(store), clock_(clock), wait_ns_(options.wait.count()) {}
 
   ~MergerImpl() override {
+    stopping_ = true;
     subscription_.reset();
-    {
-      std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
+    { std::lock_guard lock(mutex_); }
     wake_.notify_all();
     if (thread_.joinable()) thread_.join();
   }
@@ -37,9 +36,11 @@ class MergerImpl final : public Merger, private store::Observer {
 
   void Tick() override {
     std::lock_guard tick(tick_mutex_);
-    while (MergeSome()) {
+    while (!stopping_ && MergeSome()) {
     }
   }
+
+  void Stop() override { stopping_ = true; }
 
   Stats stats() const override {
     std::lock_guard lock(mutex_);
@@ -57,6 +58,7 @@ class MergerImpl final : public Merger, private store::Observer {
   using Key = std::pair<uint32_t, uint32_t>;  // run, attempt
 
   static constexpr size_t kBatch = 256;
+  static constexpr size_t kLookAhead = 16;  // left-over steps that are read at a time
   static constexpr auto kPollPeriod = std::chrono::milliseconds(500);
 
   // --- Observer, on the writer's thread
@@ -99,20 +101,41 @@ class MergerImpl final : public Merger, private store::Observer {
       }
     }
     FS_ASSIGN_OR_RETURN(const auto steps, store_.UnmergedSteps());
+    std::lock_guard lock(mutex_);
     for (const auto& left : steps) {
-      std::string run, attempt;
-      {
-        std::lock_guard lock(mutex_);
-        const auto it = attempts_.find({left.attempt.run, left.attempt.attempt});
-        if (it == attempts_.end()) continue;
-        run = it->second.run, attempt = it->second.name;
-      }
-      std::set<uint32_t> ranks;
-      FS_ASSIGN_OR_RETURN(const std::vector<RankFrame> frames, FramesOf(run, attempt, left.step));
-      for (const RankFrame& frame : frames) ranks.insert(frame.rank);
+      const auto it = attempts_.find({left.attempt.run, left.attempt.attempt});
+      if (it != attempts_.end()) it->second.queue.AddLeftOver(left.step, clock_.MonotonicNanos());
+    }
+    return OkStatus();
+  }
+
+  // Which ranks have the next left-over steps. Not asked at the start, which would take as long as reading
+  // all of them: a server that fell behind must take records again at once. What was read for it is merged as
+  // it is.
+  Status LookAtLeftOvers() {
+    looked_.clear();
+    std::vector<Taken> unknown;
+    {
       std::lock_guard lock(mutex_);
-      attempts_.at({left.attempt.run, left.attempt.attempt})
-          .queue.AddLeftOver(left.step, ranks, clock_.MonotonicNanos());
+      for (const auto& [key, entry] : attempts_) {
+        for (const int64_t step : entry.queue.Unknown(kLookAhead - unknown.size()))
+          unknown.push_back({key, entry.run, entry.name, {.step = step}});
+        if (unknown.size() == kLookAhead) break;
+      }
+    }
+    for (const Taken& step : unknown) {
+      if (stopping_) break;
+      const uint64_t as_of = store_.Stamp();
+      Result<std::vector<RankFrame>> frames = FramesOf(step.run, step.attempt, step.due.step);
+      if (frames.status().code() == Code::kNotFound) continue;  // the run was deleted
+      FS_RETURN_IF_ERROR(frames.status());
+      std::set<uint32_t> ranks;
+      for (const RankFrame& frame : *frames) ranks.insert(frame.rank);
+      std::lock_guard lock(mutex_);
+      const auto it = attempts_.find(step.key);
+      if (it == attempts_.end()) continue;
+      it->second.queue.Known(step.due.step, ranks);
+      looked_[{step.key, step.due.step}] = {as_of, std::move(frames).value()};
     }
     return OkStatus();
   }
@@ -157,22 +180,29 @@ class MergerImpl final : public Merger, private store::Observer {
 
   // Merges a batch; false when nothing is due or the store refuses.
   bool MergeSome() {
+    if (const Status looked = LookAtLeftOvers(); !looked.ok()) {
+      std::lock_guard lock(mutex_);
+      Complain(looked);
+      return false;
+    }
     const std::vector<Taken> taken = TakeDue();
     const uint64_t as_of = store_.Stamp();  // what comes later makes a step due again
-    if (taken.empty()) return false;
+    if (taken.empty()) return !looked_.empty();
     std::vector<store::Store::Merged> merged;
     uint64_t amended = 0, incomplete = 0;
     Status status;
     for (const Taken& step : taken) {
+      if (stopping_) break;  // the rest is merged after the next start
       bool complete = true;
-      Result<std::shared_ptr<const wire::Frame>> frame = MergeStep(step, &complete);
+      uint64_t read_at = as_of;
+      Result<std::shared_ptr<const wire::Frame>> frame = MergeStep(step, &complete, &read_at);
       if (frame.status().code() == Code::kNotFound) continue;  // the run was deleted
       if (!frame.ok()) {
         status = frame.status();
         break;
       }
       merged.push_back(
-          {{step.key.first, step.key.second, 0, 0}, std::move(frame).value(), step.due.amended, as_of});
+          {{step.key.first, step.key.second, 0, 0}, std::move(frame).value(), step.due.amended, read_at});
       amended += step.due.amended ? 1 : 0;
       incomplete += complete ? 0 : 1;
     }
@@ -194,15 +224,26 @@ class MergerImpl final : public Merger, private store::Observer {
       const auto it = attempts_.find(step.key);
       if (it != attempts_.end()) it->second.queue.GiveBack(step.due);
     }
+    Complain(why);
+  }
+
+  void Complain(const Status& why) {
     if (!failing_) LogWarning("server/merge", "cannot merge, will try again", {{"error", why}});
     failing_ = true;
   }
 
-  // kNotFound: there is nothing to merge any more.
-  Result<std::shared_ptr<const wire::Frame>> MergeStep(const Taken& step, bool* complete) {
+  // kNotFound: there is nothing to merge any more. `read_at`: changed where it was read earlier.
+  Result<std::shared_ptr<const wire::Frame>> MergeStep(const Taken& step, bool* complete, uint64_t* read_at) {
     if (step.due.only != nullptr) return step.due.only;
     FS_ASSIGN_OR_RETURN(const store::AttemptInfo info, store_.GetAttempt(step.run, step.attempt));
-    FS_ASSIGN_OR_RETURN(std::vector<RankFrame> frames, FramesOf(step.run, step.attempt, step.due.step));
+    std::vector<RankFrame> frames;
+    const auto looked = looked_.find({step.key, step.due.step});
+    if (step.due.as_known && looked != looked_.end()) {
+      frames = std::move(looked->second.frames);
+      *read_at = looked->second.as_of;
+    } else {
+      FS_ASSIGN_OR_RETURN(frames, FramesOf(step.run, step.attempt, step.due.step));
+    }
     if (frames.empty()) return Status(Code::kNotFound, "step: no frames");
     *complete = frames.size() == info.world_size;
     for (const RankFrame& item : frames) *complete = *complete && item.frame.parts <= 1;
@@ -225,14 +266,19 @@ class MergerImpl final : public Merger, private store::Observer {
   store::Store& store_;
   const Clock& clock_;
   const int64_t wait_ns_;
-  std::mutex tick_mutex_;  // one Tick at a time
+  std::mutex tick_mutex_;  // one Tick at a time; guards looked_
+  struct Looked {
+    uint64_t as_of = 0;  // the stamp before it was read
+    std::vector<RankFrame> frames;
+  };
+  std::map<std::pair<Key, int64_t>, Looked> looked_;
+  std::atomic<bool> stopping_{false};
   mutable std::mutex
       mutex_;  // guards everything below; the store may be held when it is taken, not the reverse
   std::condition_variable wake_;
   std::map<Key, Attempt> attempts_;
   Stats stats_;
   bool news_ = false;
-  bool stopping_ = false;
   bool failing_ = false;  // said already
   std::unique_ptr<store::Subscription> subscription_;
   std::thread thread_;

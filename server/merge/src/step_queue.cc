@@ -37,10 +37,28 @@ void StepQueue::AddFrame(uint32_t rank, uint32_t incarnation, const std::shared_
   if (!last_done_ || frame->step > *last_done_) gone_.erase(rank);
 }
 
-void StepQueue::AddLeftOver(int64_t step, const std::set<uint32_t>& ranks, int64_t now_ns) {
+void StepQueue::AddLeftOver(int64_t step, int64_t now_ns) {
   Step& entry = steps_[step];
   entry.first_seen_ns = now_ns;
-  entry.ranks = ranks;
+  entry.unknown = entry.left_over = true;
+  entry.held = false;
+}
+
+std::vector<int64_t> StepQueue::Unknown(size_t most) const {
+  std::vector<int64_t> unknown;
+  for (auto it = steps_.begin(); it != steps_.end() && it->second.unknown && unknown.size() < most; ++it)
+    unknown.push_back(it->first);
+  return unknown;
+}
+
+void StepQueue::Known(int64_t step, const std::set<uint32_t>& ranks) {
+  const auto it = steps_.find(step);
+  if (it == steps_.end()) return;
+  it->second.unknown = false;
+  // Of a rank that sends the step again just now the newer frame is waited for.
+  for (const uint32_t rank : ranks) {
+    if (!it->second.parts.contains(rank)) it->second.ranks.insert(rank);
+  }
 }
 
 bool StepQueue::IsWaitedFor(const Step& step, bool amended) const {
@@ -58,7 +76,9 @@ std::optional<StepQueue::Due> StepQueue::Take(int64_t now_ns) {
   if (steps_.empty()) return std::nullopt;
   const auto first = steps_.begin();
   Step& step = first->second;
+  if (step.unknown) return std::nullopt;
   Due due;
+  due.as_known = step.left_over && step.parts.empty();
   due.step = first->first;
   due.amended = !step.first_time && last_done_ && due.step <= *last_done_;
   const bool in_time = now_ns - step.first_seen_ns < wait_ns_;

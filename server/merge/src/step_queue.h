@@ -25,13 +25,17 @@ class StepQueue {
   // again (another process, the same one once more) the newest counts and is waited for.
   void AddFrame(uint32_t rank, uint32_t incarnation, const std::shared_ptr<const wire::Frame>& frame,
                 int64_t now_ns);
-  // A step left over by an earlier life, and who has sent it.
-  void AddLeftOver(int64_t step, const std::set<uint32_t>& ranks, int64_t now_ns);
+  // A step left over by an earlier life. Nothing is taken from it on before Known() says who has sent it.
+  void AddLeftOver(int64_t step, int64_t now_ns);
+  // The first steps of the queue, at most `most`, as far as they wait for Known().
+  std::vector<int64_t> Unknown(size_t most) const;
+  void Known(int64_t step, const std::set<uint32_t>& ranks);
 
   struct Due {
     int64_t step = 0;
     bool amended = false;                     // was merged before
     std::shared_ptr<const wire::Frame> only;  // the whole frame, in a world of one rank
+    bool as_known = false;                    // nothing came since Known()
   };
   // Takes out the next step to merge; nullopt: none is due. What comes for the step from here on amends it.
   std::optional<Due> Take(int64_t now_ns);
@@ -53,6 +57,7 @@ class StepQueue {
   struct Step {
     int64_t first_seen_ns = 0;
     bool due_now = false;
+    bool unknown = false, left_over = false;
     bool first_time = false;          // given back: not merged before, whatever last_done_ says
     std::set<uint32_t> ranks;         // that have sent all parts
     std::map<uint32_t, Parts> parts;  // by rank

@@ -53,6 +53,7 @@ class MergerTest : public testing::Test, private store::Observer {
   void OnMergedFrame(const store::Origin&, const std::shared_ptr<const wire::Frame>& frame,
                      bool amended) override {
     heard_.push_back({frame->step, frame->Find(kTokens)->values[0], amended});
+    if (stop_at_first_) merger_->Stop();
   }
   store::SourceId Rank(uint32_t rank, uint32_t world, uint64_t incarnation = 1) {
     wire::Hello hello;
@@ -96,6 +97,7 @@ class MergerTest : public testing::Test, private store::Observer {
   std::unique_ptr<Merger> merger_;
   std::map<store::SourceId, uint64_t> next_seq_;
   std::vector<Heard> heard_;
+  bool stop_at_first_ = false;
 };
 
 TEST_F(MergerTest, OneRankIsPassedOnAtOnce) {
@@ -203,6 +205,55 @@ TEST_F(MergerTest, ARestartFindsWhatWasLeft) {
   EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 11, false}}));
   clock_.Advance(seconds(30));
   EXPECT_EQ(Tick(), (std::vector<Heard>{{2, 2, false}}));
+}
+
+// A server that fell behind is restarted: what is left over is more than is looked at in one go.
+TEST_F(MergerTest, ALongBacklogIsMergedInOrderAfterARestart) {
+  const auto a = Rank(0, 2), b = Rank(1, 2, 2);
+  std::vector<Heard> expected;
+  for (int64_t step = 0; step < 100; ++step) {
+    Send(a, step, 1);
+    Send(b, step, 10);
+    expected.push_back({step, 11, false});
+  }
+  Restart();
+  EXPECT_EQ(Tick(), expected);
+  EXPECT_TRUE(store_->UnmergedSteps()->empty());
+}
+
+// A rank's frame arrives after its step was looked at and before the step is merged: it must not be left out.
+TEST_F(MergerTest, WhatComesForALeftOverStepIsMergedWithIt) {
+  const auto a = Rank(0, 2);
+  Rank(1, 2, 2);
+  for (const int64_t step : {1, 2, 3}) Send(a, step, 1);
+  Restart();
+  EXPECT_EQ(Tick(), std::vector<Heard>{}) << "rank 1 is waited for";
+  const auto b = Rank(1, 2, 2);
+  for (const int64_t step : {3, 2, 1}) {
+    EXPECT_EQ(Tick(), std::vector<Heard>{});
+    Send(b, step, 10);
+  }
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{1, 11, false}, {2, 11, false}, {3, 11, false}}));
+  EXPECT_TRUE(store_->UnmergedSteps()->empty());
+}
+
+TEST_F(MergerTest, StopsInABacklogAndTheNextOneGoesOn) {
+  const auto a = Rank(0, 2), b = Rank(1, 2, 2);
+  std::vector<Heard> expected;
+  for (int64_t step = 0; step < 100; ++step) {
+    Send(a, step, 1);
+    Send(b, step, 10);
+    expected.push_back({step, 11, false});
+  }
+  Restart();
+  stop_at_first_ = true;
+  std::vector<Heard> all = Tick();
+  EXPECT_GT(all.size(), 0u);
+  EXPECT_LT(all.size(), expected.size()) << "it went on to the end";
+  stop_at_first_ = false;
+  Restart();
+  for (const Heard& heard : Tick()) all.push_back(heard);
+  EXPECT_EQ(all, expected);
 }
 
 TEST_F(MergerTest, ARestartedTrainerMayGoBackInSteps) {

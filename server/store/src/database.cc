@@ -279,6 +279,7 @@ Status Database::Compact(std::string_view begin, std::string_view end, bool all)
   if (db_ == nullptr) return health();
   const rocksdb::Slice from = ToSlice(begin), to = ToSlice(end);
   rocksdb::CompactRangeOptions options;
+  options.canceled = &closing_;
   if (all) options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
   return FromRocks(db_->CompactRange(options, &from, &to), "compact");
 }

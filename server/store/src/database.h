@@ -90,6 +90,9 @@ class Database {
   // Gives back the space of what is deleted in a range. Files of the last level are rewritten only where
   // `all` says so: they hold what a reader still looked at when they were written.
   Status Compact(std::string_view begin, std::string_view end, bool all = false);
+  // Ends a Compact that is at work soon, with an error, and all later ones: what is left to do waits for the
+  // next life.
+  void StopCompacting() { closing_ = true; }
   // Bytes of table files that hold keys of the range, about; what is deleted and not given back yet counts.
   uint64_t FileBytesOf(std::string_view begin, std::string_view end) const;
   // A copy of all that was written, in a new folder; its bytes.
@@ -115,6 +118,7 @@ class Database {
   Status health_;
   std::atomic<uint64_t> synced_writes_{0};
   std::atomic<uint64_t> generation_{0};
+  std::atomic<bool> closing_{false};
 };
 
 }  // namespace foreshock::store

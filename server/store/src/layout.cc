@@ -54,13 +54,34 @@ Result<Layouts::Entry> Layouts::Load(const FramesOf& source, const Database::Vie
     entry.kept = true;
     return false;
   }));
-  FS_RETURN_IF_ERROR(view.Scan(prefix(Table::kFrame), {}, [&](std::string_view key, std::string_view) {
-    const auto parts = ParseFrameKey(key);
-    if (parts) entry.open_from = std::min(entry.open_from, parts->step);
-    ++entry.open_frames;
-    return true;
-  }));
+  FS_RETURN_IF_ERROR(CountOpen(source, view, &entry));
   return entry;
+}
+
+Status Layouts::CountOpen(const FramesOf& source, const Database::View& view, Entry* entry) const {
+  // What is sealed leaves notes of its deletion, which are slow to pass over.
+  const std::string from = entry->open_from == kNever
+                               ? std::string()
+                               : FramePrefix(source.run, source.attempt, source.rank, entry->open_from);
+  entry->open_frames = 0;
+  entry->counted = true;
+  return view.Scan(FramePrefix(source.run, source.attempt, source.rank), from,
+                   [&](std::string_view key, std::string_view) {
+                     const auto parts = ParseFrameKey(key);
+                     if (parts) entry->open_from = std::min(entry->open_from, parts->step);
+                     entry->counted = ++entry->open_frames < kCountAtMost;
+                     return entry->counted;
+                   });
+}
+
+void Layouts::CountAgain() {
+  std::unique_lock lock(mutex_);
+  for (auto& [source, entry] : entries_) {
+    if (entry.counted) continue;
+    const Result<Database::View> view = db_->Look();
+    if (!view.ok() || view->generation() != generation_) return;
+    CountOpen(source, *view, &entry).IgnoreError();
+  }
 }
 
 Result<Layouts::Look> Layouts::See(const FramesOf& source) {
@@ -135,7 +156,7 @@ Status Layouts::Sealed(const FramesOf& source, uint64_t generation, Database* db
   }
   entry.groups = std::move(groups);
   entry.kept = entry.kept || change.kept;
-  entry.open_frames -= std::min(entry.open_frames, change.frames);
+  if (entry.counted) entry.open_frames -= std::min(entry.open_frames, change.frames);
   entry.open_from = std::min(change.open_from, entry.least_since_start);
   return OkStatus();
 }

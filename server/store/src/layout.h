@@ -71,16 +71,22 @@ class Layouts {
   };
   std::vector<Open> ListOpen() const;
   void Forget(uint32_t run);
+  // Of sources with so many open frames that they were not all counted: after a long time behind, counting
+  // them would take as long as reading them. Now and then this looks whether fewer are left.
+  void CountAgain();
 
  private:
+  static constexpr uint64_t kCountAtMost = 512;
   struct Entry {
     std::shared_ptr<SealedGroups> groups = std::make_shared<SealedGroups>();
     bool kept = false;
     int64_t open_from = kNever;
     int64_t least_since_start = kNever;
     uint64_t open_frames = 0;
+    bool counted = true;  // false: there are open_frames or more
     uint32_t next_seal = 1;
   };
+  Status CountOpen(const FramesOf& source, const Database::View& view, Entry* entry) const;
   Result<Entry> Load(const FramesOf& source, const Database::View& view) const;
 
   const Database* const db_;

@@ -252,6 +252,7 @@ void StoreImpl::LookAtAll() {
 
 // Seals the tails of sources of which nothing came since the last tick.
 void StoreImpl::Tick() {
+  layouts_.CountAgain();
   std::map<FramesOf, uint64_t> open;
   for (const Layouts::Open& source : layouts_.ListOpen()) {
     open[source.source] = source.frames;

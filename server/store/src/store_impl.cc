@@ -29,6 +29,7 @@ void StoreImpl::Start() {
 
 StoreImpl::~StoreImpl() {
   stopping_ = true;
+  db_->StopCompacting();
   sealer_.reset();
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <thread>
 
 #include "database.h"
 #include "foreshock/server/store/check.h"
@@ -304,6 +305,28 @@ TEST(StoreSeal, AnotherProcessOfTheOnlyRankIsSealedToo) {
     ASSERT_TRUE(store->Settle().ok());
   }
   EXPECT_GE(store->stats().sealed_frames, 78u);
+}
+
+// More open frames than are counted at the start.
+TEST(StoreSeal, AFolderThatFellFarBehindIsSealedToItsEnd) {
+  constexpr int64_t kSteps = 2'000;
+  test::Folder folder;
+  std::mt19937_64 random(9);
+  {
+    auto store = *Store::Open({.folder = folder.path(), .seal_steps = 0});
+    Records records(store->OpenSource(HelloOf("run"), 1)->id);
+    for (int64_t step = 0; step < kSteps; ++step) records.Frame(Sampled(step, random));
+    ASSERT_TRUE(store->AppendRecords(records.list).ok());
+  }
+  auto store = *Store::Open(
+      {.folder = folder.path(), .seal_steps = 8, .keep_open_steps = 1, .tick = std::chrono::milliseconds(5)});
+  while (store->stats().sealed_frames < kSteps - 16) std::this_thread::yield();
+  // What comes afterwards is counted and sealed as ever.
+  Records more(store->OpenSource(HelloOf("run"), 1)->id, kSteps + 1);
+  for (int64_t step = kSteps; step < kSteps + 100; ++step) more.Frame(Sampled(step, random));
+  ASSERT_TRUE(store->AppendRecords(more.list).ok());
+  while (store->stats().sealed_frames < kSteps + 100 - 16) std::this_thread::yield();
+  EXPECT_EQ(Pair::Frames(*store, {.run = "run"}).size(), static_cast<size_t>(kSteps + 100));
 }
 
 TEST(StoreSeal, WhatIsKeptBehindTheLastSealedStepIsRead) {

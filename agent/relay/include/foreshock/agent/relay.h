@@ -24,6 +24,7 @@ struct RelayOptions {
   std::string address;  // host:port; port 0: any free one
   // Files for mTLS; all three or none, and none only on loopback.
   std::string cert_file, key_file, client_ca_file;
+  unsigned reload_seconds = 10;  // how often they are looked at for a change; streams that stand go on
   size_t max_message_bytes = size_t{16} << 20;  // also told to the agents in front
   size_t max_streams = 4096;                    // more are closed with RESOURCE_EXHAUSTED
   size_t queue_bytes = size_t{4} << 20;  // of one stream, between network and spool; the memory it costs

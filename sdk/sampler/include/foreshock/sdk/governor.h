@@ -26,6 +26,11 @@ class Governor {
   // tracked: projections were taken.
   void EndStep(bool sampled, bool tracked, int64_t total_nanos, int64_t own_nanos) noexcept;
 
+  // What Foreshock's kernels take of the device's time at the present factors, measured from outside (CUPTI):
+  // where it is more than share() knows of, all is taken for that much dearer from here on. Less changes
+  // nothing, because the host's time is not in it.
+  void Measured(double device_share) noexcept;
+
   uint32_t sample_factor() const noexcept { return samples_.factor; }
   uint32_t projection_factor() const noexcept { return projections_.factor; }
   // Share of step time that is spent at the present factors, as far as is known.
@@ -49,6 +54,7 @@ class Governor {
   double step_ = -1;        // the trainer's own part of a step
   double projection_ = -1;  // one reading of all projections (and what every step costs)
   double sample_ = -1;      // a sample, beyond that
+  double dearer_ = 1;       // by Measured
 };
 
 }  // namespace foreshock::sdk

@@ -60,6 +60,9 @@ struct SamplerOptions {
   uint32_t queue_frames = 256;
   uint64_t queue_bytes = 64u << 20;
   uint64_t snapshot_bytes = 0;  // 0: no copies of weights, and no signals that need one
+  // Device time so far, of Foreshock's kernels and of all, where somebody measures it (CUPTI); it must not
+  // block. Null: nobody does.
+  void (*device_times)(uint64_t* own_nanos, uint64_t* all_nanos) = nullptr;
 };
 
 // Changes that arrive from outside; 0: as it is. Written by one thread, read by another.
@@ -174,6 +177,8 @@ class StepSampler {
   bool Due(int64_t step, uint32_t every, uint32_t factor) const noexcept;
   void TakeRequest() noexcept;
   void WriteScalars(int64_t own_nanos) noexcept;
+  // Tells the governor what the device's own records say, now and then.
+  void AskDeviceTimes(int64_t now_nanos) noexcept;
 
   const Clock& clock_;
   SamplerOptions options_;
@@ -201,6 +206,10 @@ class StepSampler {
   bool has_loss_ = false;
   double device_loss_tokens_ = 0;
   double learning_rate_ = 0;
+  // When device_times was asked last, what it said, and the factors since.
+  int64_t asked_nanos_ = 0;
+  uint64_t own_device_nanos_ = 0, all_device_nanos_ = 0;
+  uint32_t asked_sample_factor_ = 0, asked_projection_factor_ = 0;
 };
 
 }  // namespace foreshock::sdk

@@ -35,6 +35,7 @@ struct AppOptions {
   uint64_t max_message_bytes = 16u << 20;  // of what gRPC clients send
   uint64_t max_streams = 16'384;           // of trainers, at a time
   uint64_t max_streams_per_identity = 16'384;  // an identity: a token, else a certificate, else an address
+  uint64_t max_connections_per_identity = 8192;  // that streams come on
   uint64_t max_runs = 100'000;
   uint64_t max_new_runs_per_hour = 1000;  // of one identity
   uint64_t max_heads_per_run = 1u << 20;

@@ -36,6 +36,7 @@ struct IngestOptions {
   // An identity is a token, else a client certificate, else an address.
   size_t max_streams = 16'384;                      // more are refused with kResourceExhausted
   size_t max_streams_per_identity = 16'384;         // likewise, of one identity
+  size_t max_connections_per_identity = 8192;       // likewise, of those that streams come on
   size_t max_runs = 100'000;                        // likewise a Hello of a new run
   size_t max_new_runs_per_hour = 1000;              // likewise, of one identity
   size_t max_heads_per_run = 1u << 20;              // query heads over all layers; more: kInvalidArgument
@@ -70,12 +71,14 @@ class Ingest {
     uint64_t values = 0;   // single measurements in them
     uint64_t duplicates = 0;
     uint64_t quarantined = 0;
-    uint64_t unreadable = 0;       // records that could not be decoded
-    uint64_t refused_hellos = 0;   // streams that ended at their Hello
-    uint64_t refused_streams = 0;  // above a limit
-    uint64_t refused_runs = 0;     // new runs above a limit
-    uint64_t late_hellos = 0;      // streams closed because none came in time
-    uint64_t revoked_streams = 0;  // closed because their token is no longer good
+    uint64_t unreadable = 0;           // records that could not be decoded
+    uint64_t refused_hellos = 0;       // streams that ended at their Hello
+    uint64_t connections = 0;          // that open streams come on
+    uint64_t refused_streams = 0;      // above a limit
+    uint64_t refused_connections = 0;  // streams on one connection too many of an identity
+    uint64_t refused_runs = 0;         // new runs above a limit
+    uint64_t late_hellos = 0;          // streams closed because none came in time
+    uint64_t revoked_streams = 0;      // closed because their token is no longer good
     uint64_t commits = 0;
     uint64_t failed_commits = 0;
     uint64_t overloads = 0;    // streams closed because the queue was full or the store ailing

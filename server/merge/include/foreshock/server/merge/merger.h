@@ -32,6 +32,8 @@ class Merger {
 
   // Merges what is due. Thread-safe.
   virtual void Tick() = 0;
+  // Merging ends with the step at hand, for good; returns at once. Thread-safe, observers of the store may call it.
+  virtual void Stop() = 0;
 
   struct Stats {
     uint64_t merged = 0;      // steps
