@@ -11,27 +11,25 @@ MIB = 1 << 20
 
 
 class FullDisk(harness.Case):
-    def small_disk(self, name, mib, balloon_mib):
-        """A command's prefix: it sees a disk of that size at the folder it returns, part of which is taken until a file says so."""
-        folder, free = self.folder / f"{name}.disk", self.folder / f"{name}.free"
+    def small_disk(self, folder, mib, balloon_mib):
+        """A command's prefix: at the folder it sees a disk of that size, part of which is taken until the returned file is there."""
+        free = self.folder / "free"
         folder.mkdir()
         mount = f"mount -t tmpfs -o size={mib}m none {folder}"
-        probe = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount], capture_output=True, check=False)
+        inside = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
+        probe = subprocess.run([*inside, mount], capture_output=True, check=False)
         if probe.returncode != 0:
             self.skipTest(f"no user namespaces with mounts here: {probe.stderr.decode().strip()}")
-        # The mount is made by the shell itself, so that both see it.
-        script = (f"{mount}; head -c {balloon_mib * MIB} /dev/zero > {folder}/balloon; "
-                  f"(while [ ! -e {free} ]; do sleep 0.05; done; rm {folder}/balloon) >/dev/null 2>&1 & exec \"$@\"")
-        return folder, free, ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh")
+        return free, (*inside, f"{mount}; head -c {balloon_mib * MIB} /dev/zero > {folder}/balloon; "
+                      f"(while [ ! -e {free} ]; do sleep 0.05; done; rm {folder}/balloon) >/dev/null 2>&1 & exec \"$@\"", "sh")
 
     def status(self, agent):
         return json.loads(agent.status.read_text())
 
     def test_full_then_freed(self):
         server = self.server()
-        folder, free, prefix = self.small_disk("agent", 40, 30)
-        self.prefixes["agent"] = prefix
-        agent = self.agent(server.grpc, "agent", "--spool", folder / "spool")
+        free, self.prefixes["agent"] = self.small_disk(self.folder / "agent.spool", 40, 30)
+        agent = self.agent(server.grpc)
         soak = Soak(self, seed=1, kills={}, ranks=2, layers=96, rate=40)
         soak.server, soak.agent = server, agent
         soak.load = self.start("load", [harness.BIN / "fs_tests_load", agent.address, "run=load", "ranks=2", "layers=96",

@@ -19,10 +19,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// Before gRPC looks: it would put a line to stderr for every handshake that fails.
+const int kQuietHandshakes = ::setenv("GRPC_VERBOSITY", "NONE", 0);
+
 class RelayTlsTest : public ::testing::Test {
  protected:
   RelayTlsTest() {
-    ::setenv("GRPC_VERBOSITY", "NONE", 0);
     std::string name = (std::filesystem::temp_directory_path() / "foreshock_relay_XXXXXX").string();
     folder_ = ::mkdtemp(name.data());
     ca_ = std::make_unique<tests::Authority>(folder_, "ca");

@@ -7,6 +7,7 @@
 // `reason` and nothing else changes: this library never disturbs a profiler that was there first.
 #include <cupti.h>
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -194,11 +195,14 @@ class Watch {
   void Write() {
     const std::string text = times_.Json(Reason());
     std::lock_guard lock(write_mutex_);
-    const std::string temporary = path_ + ".tmp";
+    struct stat there;
+    const bool device =
+        stat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode);  // /dev/null is written, not replaced
+    const std::string temporary = device ? path_ : path_ + ".tmp";
     std::FILE* file = std::fopen(temporary.c_str(), "w");
     bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
     written = file != nullptr && std::fclose(file) == 0 && written;
-    if ((written && std::rename(temporary.c_str(), path_.c_str()) == 0) || told_) return;
+    if ((written && (device || std::rename(temporary.c_str(), path_.c_str()) == 0)) || told_) return;
     told_ = true;
     std::fprintf(stderr, "foreshock: kernel times cannot be written to %s: %s\n", path_.c_str(),
                  std::strerror(errno));

@@ -45,6 +45,11 @@ TEST(CuptiLibrary, WithoutCuptiItSaysSo) {
   std::filesystem::remove(path);
 }
 
+TEST(CuptiLibrary, ADeviceIsWrittenAndNotReplaced) {
+  ReportOf("libno-cupti-here.so", "/dev/null");
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+}
+
 TEST(CuptiLibrary, AFileThatCannotBeWrittenIsToldOnce) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(ReportOf("libno-cupti-here.so", "/nonexistent/times.json"), "");
