@@ -21,6 +21,10 @@ torch.set_num_threads(1)
 
 import harness  # noqa: E402
 import foreshock  # noqa: E402
+from foreshock import _patch  # noqa: E402
+
+with_taps = pytest.mark.skipif(not _patch.compiled_taps, reason=_patch.TOO_OLD)  # of tests whose attention is compiled
+VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 EVERY = {"attention_every_steps": 1, "spectra_every_steps": 1, "row_every": 1, "budget": 1.0}
 

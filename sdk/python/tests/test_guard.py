@@ -8,7 +8,7 @@ import torch
 import foreshock
 import models
 import reference
-from conftest import EVERY
+from conftest import EVERY, with_taps
 from foreshock.attention import UNIT_GAP, shift
 
 
@@ -238,6 +238,7 @@ def test_actions_from_the_server(servers):
     monitor.close()
 
 
+@with_taps
 def test_a_flag_switches_compiled_code_without_a_retrace(record):
     from torch._dynamo.utils import counters
 

@@ -116,6 +116,8 @@ def test_the_transformers_trainer(servers, tmp_path, make, weights_of, implement
     assert [x for _, x in servers.losses(server, "hf")] == pytest.approx(logged, abs=2e-3)
     for step in range(3):
         twin = keep.models[step]
+        if not hasattr(twin, "set_attn_implementation"):
+            pytest.skip("an older Transformers")
         twin.set_attn_implementation("sdpa")  # the reference writes it out in any case
         calls = reference.capture(twin, lambda m: m(**keep.batches[step]).loss)
         check(servers, server, "hf", step, calls, weights_of(twin))

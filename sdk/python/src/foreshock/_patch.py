@@ -30,6 +30,12 @@ class _Context:
 
 context = _Context()
 
+# Up to 2.6 a compiled backward may not be given memory that an operator says it changes (the tap's dQ): a graph break in front of attention ended the
+# training with an error; in 2.8 the graphs held more than the tap. Nothing between 2.8 and 2.11 was tried.
+LEAST_COMPILED = (2, 11)
+TOO_OLD = f"in code that PyTorch {torch.__version__} compiled: {'.'.join(map(str, LEAST_COMPILED))} or later is needed; uncompiled it is measured"
+compiled_taps = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in torch.__version__.split(".")[:2]) >= LEAST_COMPILED
+
 
 class Inert:
     """What hooks of a copied or pickled module become: nothing."""
@@ -143,6 +149,9 @@ def _tapped(call, q, k, v, mask, heads_first, scale, causal, dropout, softcap):
     if not torch.is_grad_enabled() or not q.requires_grad or q.dim() != 4:
         return call(q, k, v)
     if torch.compiler.is_compiling():
+        if not compiled_taps:
+            _refuse(key, TOO_OLD)
+            return call(q, k, v)
         _observe(key, scale, causal, dropout, softcap)
     elif not _wanted(key):
         return call(q, k, v)
