@@ -25,7 +25,7 @@ ELSEWHERE = {
     r"python3 -m venv|build/tools/venv/bin/": "scripts/deploy-test does it",
     r"pip install \./sdk/python|python -m foreshock|scripts/python-test": "scripts/python-test does it, with PyTorch",
     r"PYTHONPATH=lab:|foreshock replay runs/": "lab/tests runs the laboratory in miniature, with PyTorch",
-    r"CUDA_INJECTION64_PATH=": "needs a GPU",
+    r"CUDA_INJECTION64_PATH=|FORESHOCK_CUPTI=": "needs a GPU",
     r"sudo ": "changes the machine; scripts/package-test installs the same files in a chroot",
     r"cc -O3 train_gpt2\.c|FORESHOCK_RUN=gpt2-first": "llm.c cannot be had here; ctest trainer_lines compiles and runs the lines",
     r"docker compose|docker build|kubectl ": "no container runtime here; test_deploy_units.py checks their files",
