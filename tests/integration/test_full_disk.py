@@ -21,7 +21,7 @@ class FullDisk(harness.Case):
         if probe.returncode != 0:
             self.skipTest(f"no user namespaces with mounts here: {probe.stderr.decode().strip()}")
         return free, (*inside, f"{mount}; head -c {balloon_mib * MIB} /dev/zero > {folder}/balloon; "
-                      f"(while [ ! -e {free} ]; do sleep 0.05; done; rm {folder}/balloon) >/dev/null 2>&1 & exec \"$@\"", "sh")
+                      f"(while [ ! -e {free} ] && [ -d {self.folder} ]; do sleep 0.05; done; rm -f {folder}/balloon) >/dev/null 2>&1 & exec \"$@\"", "sh")
 
     def status(self, agent):
         return json.loads(agent.status.read_text())
