@@ -17,6 +17,7 @@ set(FORESHOCK_LAYERS
   "proto/jsonl -> proto/wire"
   "proto/rpc -> proto/wire proto/messages"
   "proto/json -> proto/messages proto/wire"
+  "proto/archive -> proto/wire"
 
   # sdk
   "sdk/cuda -> sdk/kernels"
@@ -35,9 +36,10 @@ set(FORESHOCK_LAYERS
   "agent/app -> agent/* proto/wire"
 
   # server
-  "server/store -> proto/wire"
+  "server/store -> proto/wire proto/archive"
   "server/merge -> server/store proto/wire"
   "server/upkeep -> server/store proto/wire"
+  "server/move -> server/store server/alert proto/archive proto/wire"
   "server/ingest -> proto/rpc proto/wire server/store server/merge server/auth"
   "server/detect -> !base/logging !base/file"
   "server/rules -> server/detect"
@@ -45,7 +47,7 @@ set(FORESHOCK_LAYERS
   "server/alert -> server/detect server/store proto/wire"
   "server/http -> proto/json"
   "server/notify -> server/alert server/alert_core server/store server/http proto/json"
-  "server/control -> server/ingest server/alert server/detect server/store server/upkeep proto/rpc proto/wire proto/messages server/auth"
+  "server/control -> server/ingest server/alert server/detect server/store server/upkeep server/move proto/rpc proto/wire proto/messages server/auth"
   "server/remote_write -> server/export server/http server/store proto/wire"
   "server/export -> server/store server/alert server/alert_core server/detect proto/wire"
   "server/report -> server/store server/alert server/alert_core server/detect proto/wire proto/json proto/messages"
@@ -54,7 +56,7 @@ set(FORESHOCK_LAYERS
   "server/app -> server/* proto/wire proto/rpc proto/messages"
 
   # cli
-  "cli/* -> cli/* proto/rpc proto/json proto/messages proto/wire proto/jsonl server/detect server/rules server/scenario server/alert_core sdk/kernels server/auth"
+  "cli/* -> cli/* proto/archive proto/rpc proto/json proto/messages proto/wire proto/jsonl server/detect server/rules server/scenario server/alert_core sdk/kernels server/auth"
   "server/alert -> server/alert_core"
   "server/alert_core -> server/detect proto/wire"
 

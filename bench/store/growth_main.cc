@@ -6,7 +6,14 @@
 //
 //   bench_store_growth F 1 1 1 10000000      one head over ten million steps, read at 1,000 points
 //   bench_store_growth F 1000 4 32 500       a thousand runs
+//   bench_store_growth F 1 128 96 330000     10 GB
+//
+// bench_store_growth --reopen FOLDER RUN [FRAMES]: what opening such a folder costs, with its files out of
+// the page cache: after a close, and after a process that appended FRAMES frames to RUN (4,000) was ended
+// without closing. One JSON line.
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -121,9 +128,95 @@ double Ingest(store::Store& store, const Size& size) {
   return Now(CLOCK_PROCESS_CPUTIME_ID) - cpu - making;
 }
 
+// As after a restart of the machine: nothing of the folder is in memory.
+void Forget(const std::string& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const int fd = open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) continue;
+    fsync(fd);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+  }
+}
+
+struct Cost {
+  double open_ms, open_cpu_ms, series_ms, step_ms;
+};
+
+Cost Reopen(const std::string& folder, const std::string& run) {
+  Forget(folder);
+  Cost cost{};
+  double wall = Now(CLOCK_MONOTONIC);
+  const double cpu = Now(CLOCK_PROCESS_CPUTIME_ID);
+  const auto store = Open(folder);
+  cost.open_ms = 1e3 * (Now(CLOCK_MONOTONIC) - wall);
+  cost.open_cpu_ms = 1e3 * (Now(CLOCK_PROCESS_CPUTIME_ID) - cpu);
+  const int64_t last = *store->GetRun(run)->newest().last_step;
+  wall = Now(CLOCK_MONOTONIC);
+  const store::SeriesQuery query{
+      .run = run, .signal = kLogitMax, .layer = 0, .from_step = last / 2, .to_step = last / 2 + 1999};
+  size_t points = 0;
+  Must(store->ReadSeries(query, [&](store::SeriesPoint) { return ++points > 0; }));
+  cost.series_ms = 1e3 * (Now(CLOCK_MONOTONIC) - wall);
+  wall = Now(CLOCK_MONOTONIC);
+  Must(store->ReadStep({.run = run}).status());
+  cost.step_ms = 1e3 * (Now(CLOCK_MONOTONIC) - wall);
+  return cost;
+}
+
+// Frames like the run's last one, and no close: the log has to be replayed.
+void AppendAndDie(const std::string& folder, const std::string& run, int64_t frames) {
+  const auto store = Open(folder);
+  const auto attempt = store->GetRun(run)->newest();
+  const auto last = store->ReadStep({.run = run});
+  Must(last.status());
+  std::vector<store::Append> batch;
+  for (int64_t i = 1; i <= frames; ++i) {
+    wire::Frame frame = last->frame;
+    frame.step += i;
+    frame.seq += static_cast<uint64_t>(i);
+    store::Append& append = batch.emplace_back();
+    append.source = attempt.sources.front().id;
+    append.payload = wire::Encode(frame);
+    append.head = {frame.seq, frame.step, 0};
+    if (batch.size() < 16 && i < frames) continue;
+    Must(store->AppendRecords(batch).status());
+    batch.clear();
+  }
+  _exit(0);
+}
+
+int ReopenMain(const std::string& folder, const std::string& run, int64_t frames) {
+  const Cost closed = Reopen(folder, run);
+  const pid_t child = fork();
+  if (child == 0) {
+    // A program of its own: of this one only a thread would be left.
+    const std::string count = std::to_string(frames);
+    execl("/proc/self/exe", "bench_store_growth", "--die", folder.c_str(), run.c_str(), count.c_str(), nullptr);
+    _exit(127);
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child || status != 0) return 1;
+  const Cost died = Reopen(folder, run);
+  size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) files += entry.is_regular_file() ? 1 : 0;
+  std::printf("{\"disk_mib\": %.0f, \"files\": %zu", static_cast<double>(BytesIn(folder)) / (1 << 20), files);
+  for (const auto& [name, cost] : {std::pair{"closed", closed}, std::pair{"died", died}}) {
+    std::printf(
+        ", \"%s\": {\"open_ms\": %.0f, \"open_cpu_ms\": %.0f, \"first_series_ms\": %.1f, \"last_step_ms\": "
+        "%.1f}",
+        name, cost.open_ms, cost.open_cpu_ms, cost.series_ms, cost.step_ms);
+  }
+  std::printf("}\n");
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 5 && std::string(argv[1]) == "--die") AppendAndDie(argv[2], argv[3], std::atoll(argv[4]));
+  if (argc >= 4 && std::string(argv[1]) == "--reopen")
+    return ReopenMain(argv[2], argv[3], argc > 4 ? std::atoll(argv[4]) : 4000);
   if (argc < 6) return 2;
   const std::string folder = argv[1];
   const Size size{static_cast<size_t>(std::atoll(argv[2])), static_cast<size_t>(std::atoll(argv[3])),

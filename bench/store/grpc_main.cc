@@ -4,6 +4,10 @@
 // server's processor time counts whole: from its start until every step is judged and its end, with sealing
 // and flushing.
 //
+// bench_store_grpc --flat FOLDER MINUTES FRAMES_PER_SECOND: without detection, for so long at a steady rate;
+// prints the server's resident memory, the folder's bytes and its processor time once a minute (10 GB an hour
+// at 90 a second).
+//
 // The program starts itself again as the server (--serve FOLDER; it prints its port and ends when its
 // standard input does), and behind --server to seal and flush what that left (--settle FOLDER), which counts
 // as well.
@@ -16,9 +20,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,6 +38,7 @@
 #include "foreshock/server/http/client.h"
 #include "foreshock/server/ingest/ingest.h"
 #include "foreshock/server/store/store.h"
+#include "measure.h"
 
 extern char** environ;
 
@@ -43,7 +52,7 @@ T Must(Result<T> result) {
   std::fprintf(stderr, "bench_store_grpc: %s\n", result.status().ToString().c_str());
   std::exit(1);
 }
-void Must(const Status& status) { Must(status.ok() ? Result<int>(0) : Result<int>(status)); }
+using bench::Must;
 
 int Serve(const std::string& folder) {
   TuneHeap();  // as foreshockd does
@@ -140,6 +149,67 @@ double Send(int port, const std::vector<std::string>& frames) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+// Kilobytes of a line of /proc/PID/status.
+long StatusOf(pid_t pid, const std::string& field) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(field)) return std::atol(line.c_str() + field.size());
+  }
+  return 0;
+}
+
+// Clock ticks since its start.
+double CpuSecondsOf(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string text((std::istreambuf_iterator<char>(stat)), {});
+  std::istringstream fields(text.substr(text.rfind(')') + 2));
+  std::string skipped;
+  for (int i = 0; i < 11; ++i) fields >> skipped;
+  double user = 0, system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+int Flat(const std::string& folder, int minutes, double frames_per_s) {
+  Child child = Spawn({"/proc/self/exe", "--serve", folder + "/store"});
+  int port = 0;
+  if (std::fscanf(child.from_child, "%d", &port) != 1) return 1;
+  rpc::ChannelOptions options;
+  options.address = "127.0.0.1:" + std::to_string(port);
+  const auto channel = Must(rpc::Channel::Create(options));
+  const auto stream = Must(rpc::OpenIngestStream(channel, std::chrono::seconds(10)));
+  Must(stream->Write(wire::RecordType::kHello, wire::Encode(bench::HelloOfWalks("run"))));
+  std::atomic<uint64_t> durable{0};
+  std::thread reader([&] {
+    for (;;) {
+      const auto reply = stream->Read();
+      if (!reply.ok() || !*reply) return;
+      durable = std::max(durable.load(), (*reply)->durable_seq);
+    }
+  });
+  bench::Walks walks(1);
+  const auto begin = std::chrono::steady_clock::now();
+  uint64_t sent = 0;
+  std::printf("minute  resident_mib  peak_mib  disk_mib  cpu_s  frames  durable\n");
+  for (int minute = 1; minute <= minutes; ++minute) {
+    while (std::chrono::steady_clock::now() < begin + std::chrono::minutes(minute)) {
+      Must(stream->Write(wire::RecordType::kFrame, wire::Encode(walks.Next())));
+      std::this_thread::sleep_until(
+          begin + std::chrono::duration<double>(static_cast<double>(++sent) / frames_per_s));
+    }
+    std::printf("%6d  %12ld  %8ld  %8llu  %5.1f  %6llu  %7llu\n", minute,
+                StatusOf(child.pid, "VmRSS:") / 1024, StatusOf(child.pid, "VmHWM:") / 1024,
+                static_cast<unsigned long long>(bench::BytesIn(folder) >> 20), CpuSecondsOf(child.pid),
+                static_cast<unsigned long long>(sent), static_cast<unsigned long long>(durable.load()));
+    std::fflush(stdout);
+  }
+  stream->Cancel();
+  reader.join();
+  rusage usage{};
+  WaitFor(child, &usage);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -154,6 +224,8 @@ int main(int argc, char** argv) {
     argc -= 2;
     argv += 2;
   }
+  if (argc == 5 && std::string(argv[1]) == "--flat")
+    return Flat(argv[2], std::atoi(argv[3]), std::atof(argv[4]));
   std::string folder = argc > 1 ? argv[1] : "bench_store_XXXXXX";
   if (argc < 2 && mkdtemp(folder.data()) == nullptr) return 1;
   const int64_t steps = argc > 2 ? std::atoll(argv[2]) : 2'000;

@@ -30,6 +30,7 @@ ELSEWHERE = {
     r"cc -O3 train_gpt2\.c|FORESHOCK_RUN=gpt2-first": "llm.c cannot be had here; ctest trainer_lines compiles and runs the lines",
     r"docker compose|docker build|kubectl ": "no container runtime here; test_deploy_units.py checks their files",
     r"openssl req|foreshock token create|.*--tls-c|.*--cacert": "test_security.py: certificates, tokens, and programs that use them",
+    r"build/bin/foreshock (move|show|delete) gpt-7 ": "test_move.py: between two servers",
     r"build/bin/foreshock up": "test_cli.py: starts both, trains, stops both",
 }
 

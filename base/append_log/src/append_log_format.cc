@@ -1,4 +1,4 @@
-#include "append_log_format.h"
+#include "foreshock/base/append_log_format.h"
 
 #include "foreshock/base/append_log.h"
 #include "foreshock/base/crc32c.h"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "append_log_format.h"
+#include "foreshock/base/append_log_format.h"
 #include "foreshock/base/append_log.h"
 #include "foreshock/base/crc32c.h"
 

@@ -1,6 +1,6 @@
 #include <random>
 
-#include "append_log_format.h"
+#include "foreshock/base/append_log_format.h"
 #include "foreshock/base/append_log.h"
 
 namespace foreshock {

@@ -99,6 +99,29 @@ class GrpcClient final : public Client {
         false);
   }
 
+  Status ExportRun(const v1::ExportRunRequest& request,
+                   const std::function<Status(std::string_view)>& each) override {
+    grpc::ClientContext context;
+    Prepare(&context, false);
+    v1::ExportRunReply piece;
+    auto reader = control_->ExportRun(&context, request);
+    while (reader->Read(&piece)) {
+      const Status status = each(piece.archive());
+      if (status.ok()) continue;
+      context.TryCancel();
+      reader->Finish();
+      return status;
+    }
+    return Told(reader->Finish());
+  }
+
+  std::unique_ptr<ImportStream> StartImport(const std::string& issuer) override {
+    auto stream = std::make_unique<GrpcImport>(this, issuer);
+    Prepare(&stream->context, false);
+    stream->writer = control_->ImportRun(&stream->context, &stream->reply);
+    return stream;
+  }
+
   Result<v1::SeriesPoints> ReadSeries(const v1::ReadSeriesRequest& request) override {
     grpc::ClientContext context;
     Prepare(&context, true);
@@ -147,6 +170,34 @@ class GrpcClient final : public Client {
   }
 
  private:
+  struct GrpcImport final : ImportStream {
+    GrpcImport(const GrpcClient* of, std::string who) : client(*of), issuer(std::move(who)) {}
+    ~GrpcImport() override {
+      if (finished) return;
+      context.TryCancel();
+      writer->Finish();
+    }
+    Status Write(std::string_view archive) override {
+      v1::ImportRunRequest piece;
+      piece.set_archive(archive.data(), archive.size());
+      piece.set_issuer(std::exchange(issuer, {}));
+      return writer->Write(piece) ? OkStatus() : Status(Code::kUnavailable, "the server takes no more");
+    }
+    Result<v1::ImportRunReply> Finish() override {
+      writer->WritesDone();
+      finished = true;
+      const Status status = client.Told(writer->Finish());
+      if (!status.ok()) return status;
+      return reply;
+    }
+    const GrpcClient& client;
+    std::string issuer;
+    bool finished = false;
+    grpc::ClientContext context;
+    v1::ImportRunReply reply;
+    std::unique_ptr<grpc::ClientWriter<v1::ImportRunRequest>> writer;
+  };
+
   void Prepare(grpc::ClientContext* context, bool with_deadline) const {
     // Create has read it once: a file that is gone since then is a call without a token.
     const auto token = channel_->Token();

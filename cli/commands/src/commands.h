@@ -20,6 +20,8 @@ std::unique_ptr<Command> MakeAct();
 std::unique_ptr<Command> MakeActions();
 std::unique_ptr<Command> MakeDelete();
 std::unique_ptr<Command> MakeBackup();
+std::unique_ptr<Command> MakeExport();
+std::unique_ptr<Command> MakeMove();
 std::unique_ptr<Command> MakeSilence();
 std::unique_ptr<Command> MakeAcknowledge();
 std::unique_ptr<Command> MakeAudit();

@@ -59,6 +59,12 @@ void ServerArgs::Declare(ArgSink& sink) {
   sink.Flag("--json", &json_, "print JSON");
 }
 
+Result<std::unique_ptr<Client>> ServerArgs::ConnectTo(const std::string& server) const {
+  ServerArgs other = *this;
+  other.options_.server = server;
+  return other.Connect();
+}
+
 Result<std::unique_ptr<Client>> ServerArgs::Connect() const {
   const int64_t timeout_ms = timeout_ms_.value_or(10'000);
   FS_RETURN_IF_ERROR(CheckRange("timeout-ms", timeout_ms, 1, 3'600'000));

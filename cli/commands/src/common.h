@@ -26,6 +26,8 @@ class ServerArgs {
  public:
   void Declare(ArgSink& sink);
   Result<std::unique_ptr<Client>> Connect() const;
+  // The same to another server.
+  Result<std::unique_ptr<Client>> ConnectTo(const std::string& server) const;
   // Before Declare: there is no default server, so that server() tells whether one was named. Connect goes to
   // the default all the same.
   void LeaveUnnamed() { options_.server.clear(); }

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "agent_status.h"
 #include "commands.h"
@@ -63,6 +64,22 @@ void InspectRun(const v1::Run& run, std::vector<std::string>* findings) {
   }
 }
 
+// Work in the background that failed since the server's start.
+void InspectCounters(const v1::ServerStatus& status, std::vector<std::string>* findings) {
+  static constexpr std::pair<const char*, const char*> kFailures[] = {
+      {"store_seal_failures", "frames could not be sealed"},
+      {"store_rollup_failures", "steps could not be rolled up"},
+      {"store_compaction_failures", "files could not be flushed or compacted"},
+      {"upkeep_failures", "deletions or backups failed"},
+      {"run_move_failures", "exports or imports of runs failed"}};
+  for (const auto& [name, what] : kFailures) {
+    const auto it = status.counters().find(name);
+    if (it == status.counters().end() || it->second == 0) continue;
+    findings->push_back("server: " + std::string(what) + ", " + std::to_string(it->second) +
+                        " times since its start; its log says why");
+  }
+}
+
 class Doctor final : public Command {
  public:
   CommandSpec Spec() override {
@@ -89,6 +106,7 @@ class Doctor final : public Command {
     }
     if (!agent.ok()) findings.push_back("agent: " + agent.message());
     if (status->health() != "ok") findings.push_back("server: " + status->health());
+    InspectCounters(*status, &findings);
     const auto runs = (*client)->ListRuns({});
     if (!runs.ok()) return Fail(context, runs.status());
     for (const v1::Run& run : runs->runs()) InspectRun(run, &findings);

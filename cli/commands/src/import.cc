@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "archive_file.h"
 #include "commands.h"
 #include "common.h"
 
@@ -13,8 +14,14 @@ class Import final : public Command {
  public:
   CommandSpec Spec() override {
     return {
-        "import", "Bring a past run's log into a server, or into a recording that replay and tune read",
-        "LOG: CSV, JSON lines, a Hugging Face trainer_state.json, or a TensorBoard event file. RECORDING: "
+        "import", "Bring a past run's log or an exported run into a server, or a log into a recording",
+        "LOG: CSV, JSON lines, a Hugging Face trainer_state.json, or a TensorBoard event file; or an archive "
+        "that\n"
+        "`foreshock export` wrote: the run as it was on its server, numbers, alerts and all. It is looked "
+        "through\n"
+        "first, nothing is judged anew, and what the server has already is left alone, so that it may be "
+        "repeated. "
+        "RECORDING: "
         "text when it\n"
         "ends in .jsonl, else framed. Without RECORDING, or with --server, the run goes straight to the "
         "server; it\n"
@@ -26,7 +33,8 @@ class Import final : public Command {
         "when no\n"
         "server answers.\n\n"
         "Examples:\n  foreshock import log.csv --run gpt-6\n"
-        "  foreshock import log.csv run.fsk\n  foreshock import trainer_state.json run.jsonl --run gpt-7\n"
+        "  foreshock import gpt-6.fsar --server b:7071\n  foreshock import log.csv run.fsk\n  foreshock "
+        "import trainer_state.json run.jsonl --run gpt-7\n"
         "  foreshock import log.csv run.fsk --step batch --map nll=loss --map 'peak[0,3]=logit_max[0,3]'",
         [this](ArgSink& sink) {
           sink.Positional("LOG", &from_, "what another tool wrote");
@@ -45,6 +53,7 @@ class Import final : public Command {
   }
 
   int Run(Context& context) override {
+    if (IsArchive(from_)) return ImportArchive(context);
     const auto format = ParseLogFormat(format_);
     if (!format.ok()) return Fail(context, format.status());
     const Status range = CheckRange("head-dim", head_dim_.value_or(0), 0, 65'536);
@@ -60,6 +69,28 @@ class Import final : public Command {
   }
 
  private:
+  int ImportArchive(Context& context) {
+    if (!to_.empty() || !options_.run.empty() || !options_.map.empty() || !options_.step_column.empty() ||
+        head_dim_) {
+      return Fail(context,
+                  Status(Code::kInvalidArgument,
+                         "an archive is imported as it is: RECORDING, --run, --step, --map and --head-dim "
+                         "are for logs"));
+    }
+    const auto client = server_.Connect();
+    if (!client.ok()) return Fail(context, client.status());
+    Progress progress(context.err, "imported");
+    const auto reply = SendArchive(from_, **client, &progress);
+    progress.End();
+    if (!reply.ok()) {
+      const int status = Fail(context, reply.status());
+      if (status == kExitUnreachable) AdviseServer(context);
+      return status;
+    }
+    server_.json() ? PrintJson(context, *reply) : PrintImported(context, *reply);
+    return kExitOk;
+  }
+
   // By the flag: the variable alone does not make an import into a file go to a server, too.
   bool ServerWasNamed() const {
     const char* variable = std::getenv("FORESHOCK_SERVER");

@@ -69,6 +69,9 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
   void OnGoodbye(const store::Origin& origin, const std::shared_ptr<const wire::Goodbye>&) override {
     Push(Name(origin), [name = Name(origin)](Judge& judge) { judge.OnGoodbye(name); });
   }
+  void OnRunImported(const std::string& run) override {
+    Push({run, ""}, [run](Judge& judge) { judge.OnRunImported(run); });
+  }
   void OnRunDeleted(const std::string& run) override {
     Push({run, ""}, [run](Judge& judge) { judge.OnRunDeleted(run); });
   }
@@ -165,7 +168,8 @@ class AlertServiceImpl final : public AlertService, public store::Observer {
       if (stopping_) return;
       ++catch_ups_;
       if (name.second.empty()) {
-        if (!store_->GetRun(name.first).ok()) judge_.OnRunDeleted(name.first);
+        // Deleted, or imported: then it is read anew.
+        store_->GetRun(name.first).ok() ? judge_.OnRunImported(name.first) : judge_.OnRunDeleted(name.first);
       } else {
         judge_.CatchUp(name);
         judge_.OnGoodbye(name);

@@ -10,6 +10,12 @@ namespace foreshock::alert {
 namespace {
 
 constexpr char kAuditKind[] = "audit";
+constexpr size_t kKeyDigits = 20;
+
+std::string KeyOf(int64_t time_unix_ns) {
+  const std::string digits = std::to_string(time_unix_ns);
+  return std::string(kKeyDigits - std::min(digits.size(), kKeyDigits), '0') + digits;
+}
 
 Result<AuditEntry> AuditEntryFrom(const store::MetaEntry& stored) {
   try {
@@ -43,13 +49,13 @@ store::MetaEntry AuditLog::Prepare(AuditEntry entry) {
                                 {"run", entry.run},
                                 {"subject", entry.subject},
                                 {"detail", entry.detail}};
-  std::string key(20, '0'), oldest;
+  std::string key, oldest;
   {
     std::lock_guard lock(mutex_);
     last_time_ = std::max(last_time_ + 1, clock_->WallNanos());
-    const std::string digits = std::to_string(last_time_);
-    key = std::string(20 - std::min<size_t>(digits.size(), 20), '0') + digits;
-    keys_.push_back(key);
+    // One that was adopted may stand at this time.
+    while (std::binary_search(keys_.begin(), keys_.end(), key = KeyOf(last_time_))) ++last_time_;
+    keys_.insert(std::lower_bound(keys_.begin(), keys_.end(), key), key);
     if (keys_.size() > most_) {
       oldest = keys_.front();
       keys_.pop_front();
@@ -68,6 +74,37 @@ void AuditLog::Add(AuditEntry entry) {
   if (status.ok()) return;
   LogWarning("server/alert", "the audit trail cannot be written, an entry is lost",
              {{"what", what}, {"subject", subject}, {"error", status}});
+}
+
+Result<std::vector<store::MetaEntry>> AuditLog::EntriesOf(const std::string& run) const {
+  FS_ASSIGN_OR_RETURN(std::vector<store::MetaEntry> stored, store_->ScanMeta(kAuditKind, ""));
+  std::erase_if(stored, [&](const store::MetaEntry& entry) {
+    const auto read = AuditEntryFrom(entry);
+    return !read.ok() || read->run != run;
+  });
+  return stored;
+}
+
+Result<bool> AuditLog::Adopt(store::MetaEntry entry) {
+  const bool time =
+      entry.key.size() == kKeyDigits &&
+      std::all_of(entry.key.begin(), entry.key.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (entry.kind != kAuditKind || !entry.run.empty() || !time) {
+    return Status(Code::kInvalidArgument, "audit entry: its key is no time: '" + entry.key + "'");
+  }
+  FS_RETURN_IF_ERROR(AuditEntryFrom(entry).status());
+  std::lock_guard lock(mutex_);
+  for (int64_t at = std::strtoll(entry.key.c_str(), nullptr, 10);; ++at) {
+    entry.key = KeyOf(at);
+    const Result<std::string> here = store_->GetMeta(kAuditKind, "", entry.key);
+    if (!here.ok()) break;
+    if (*here == entry.value) return false;
+  }
+  if (keys_.size() >= most_ && entry.key < keys_.front()) return false;
+  const store::MetaEntry entries[] = {entry};
+  FS_RETURN_IF_ERROR(store_->PutMeta(entries));
+  keys_.insert(std::lower_bound(keys_.begin(), keys_.end(), entry.key), entry.key);
+  return true;
 }
 
 Result<std::vector<AuditEntry>> AuditLog::Read(std::string_view run, size_t limit) const {

@@ -6,6 +6,17 @@ namespace foreshock::alert {
 
 Status Book::Load() {
   FS_ASSIGN_OR_RETURN(const auto entries, store_->ScanMetaOfAllRuns(kAlertKind));
+  Take(entries);
+  return OkStatus();
+}
+
+Status Book::LoadRun(const std::string& run) {
+  FS_ASSIGN_OR_RETURN(const auto entries, store_->ScanMeta(kAlertKind, run));
+  Take(entries);
+  return OkStatus();
+}
+
+void Book::Take(const std::vector<store::MetaEntry>& entries) {
   std::lock_guard lock(mutex_);
   for (const store::MetaEntry& entry : entries) {
     auto record = RecordFrom(entry);
@@ -16,7 +27,6 @@ Status Book::Load() {
       firing_[record->alert.id] = std::move(*record);
     }
   }
-  return OkStatus();
 }
 
 void Book::Complete(int64_t now_unix_ns, const std::string& because, AlertRecord* record) const {

@@ -19,6 +19,8 @@ class Book {
 
   // Reads what was firing when the server stopped.
   Status Load();
+  // Likewise of one run, which came from an archive.
+  Status LoadRun(const std::string& run);
 
   // One thread at a time. Adds times to the news and writes them with the engine's state; what cannot be
   // written now is kept and written by a later call. The records come back either way: to warn goes before to
@@ -36,6 +38,7 @@ class Book {
   uint64_t write_failures() const { return write_failures_; }
 
  private:
+  void Take(const std::vector<store::MetaEntry>& entries);
   void Complete(int64_t now_unix_ns, const std::string& because, AlertRecord* record) const;
   void Write(const std::vector<AlertRecord>& records, store::MetaEntry engine_state);
 

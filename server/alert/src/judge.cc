@@ -153,7 +153,25 @@ void Judge::OnSource(const AttemptName& name) {
   watch->ended = info.ok() && Ended(*info);
 }
 
-void Judge::OnRunDeleted(const std::string& run) {
+void Judge::OnRunDeleted(const std::string& run) { Forget(run); }
+
+void Judge::OnRunImported(const std::string& run) {
+  Forget(run);
+  const Status loaded = book_->LoadRun(run);
+  if (!loaded.ok())
+    LogWarning(kLog, "alerts of an imported run cannot be read", {{"run", run}, {"error", loaded}});
+  const auto info = store_->GetRun(run);
+  if (!info.ok()) return;
+  for (const store::AttemptInfo& attempt : info->attempts) {
+    const AttemptName name(run, attempt.attempt);
+    if (Find(name) != nullptr) EndIfOver(name);
+  }
+  for (const AlertRecord& record : book_->Firing()) {
+    if (record.alert.run == run) listeners_->Tell(record);
+  }
+}
+
+void Judge::Forget(const std::string& run) {
   book_->ForgetRun(run);
   for (auto it = watches_.begin(); it != watches_.end();) {
     if (it->first.first != run) {

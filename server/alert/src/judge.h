@@ -39,6 +39,9 @@ class Judge {
   void OnEvent(const AttemptName& name, const store::SourceId& source, const wire::Event& event);
   void OnGoodbye(const AttemptName& name);
   void OnRunDeleted(const std::string& run);
+  // The run came from an archive, wholly or in part: what is known of it is read anew. Its open alerts are told again,
+  // to listeners that know by themselves whether somebody heard of them.
+  void OnRunImported(const std::string& run);
   // Reads from the store what the queue could not hold.
   void CatchUp(const AttemptName& name);
   // Measures silence, ends what is over, saves states that have waited long enough.
@@ -54,6 +57,7 @@ class Judge {
 
  private:
   Watch* Find(const AttemptName& name);
+  void Forget(const std::string& run);
   std::unique_ptr<Watch> Make(const AttemptName& name);
   void Take(Watch* watch, const std::vector<AlertEvent>& events, const std::string& because = "");
   // Writes and tells `alerts`, firing or resolved.

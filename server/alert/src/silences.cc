@@ -16,6 +16,7 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kDayNs = 86'400 * kSecondNs;
 constexpr int64_t kKeptAfterEndNs = 30 * kDayNs;
 constexpr size_t kMostText = 1000, kMostName = 256;
+constexpr size_t kIdDigits = 16;
 constexpr double kUsualAcknowledgementSeconds = 86'400;
 
 Status CheckText(const char* field, const std::string& text, size_t most) {
@@ -134,6 +135,33 @@ class SilencesImpl final : public Silences, public AlertListener {
       list.insert(silence.acknowledgement ? list.begin() : list.end(), silence);
     }
     return list;
+  }
+
+  std::vector<store::MetaEntry> EntriesOf(const std::string& run) const override {
+    std::lock_guard lock(mutex_);
+    std::vector<store::MetaEntry> entries;
+    for (const auto& [id, silence] : all_) {
+      if (silence.run == run) entries.push_back(ToEntry(silence));
+    }
+    return entries;
+  }
+
+  Result<bool> Adopt(const store::MetaEntry& entry) override {
+    FS_ASSIGN_OR_RETURN(Silence silence, SilenceFrom(entry));
+    const bool minted =
+        entry.key.size() == kIdDigits && entry.key.find_first_not_of("0123456789abcdef") == entry.key.npos;
+    if (entry.kind != kSilenceKind || !entry.run.empty() || !minted)
+      return Status(Code::kInvalidArgument, "silence: its key is no id of one: '" + entry.key + "'");
+    for (const std::string* name : {&silence.run, &silence.rule, &silence.author, &silence.attempt})
+      FS_RETURN_IF_ERROR(CheckText("silence", *name, kMostName));
+    FS_RETURN_IF_ERROR(CheckText("comment", silence.comment, kMostText));
+    std::lock_guard lock(mutex_);
+    if (all_.contains(silence.id)) return false;
+    const store::MetaEntry entries[] = {ToEntry(silence)};
+    FS_RETURN_IF_ERROR(options_.store->PutMeta(entries));
+    all_[silence.id] = std::move(silence);
+    ++version_;
+    return true;
   }
 
   void SetCopy(const std::string& id, const std::string& target, const std::string& state) override {

@@ -91,8 +91,9 @@ Result<std::unique_ptr<Answers>> StartAnswers(const AppOptions& options, const a
       {.gate = &security.gate(), .max_reads_per_identity = options.max_reads_per_identity});
   answers->silence_api =
       std::make_unique<control::SilenceApi>(history.silences.get(), history.audit.get(), &clock);
-  answers->control_service = control::ControlService::Create(history.controls.get(), history.upkeep.get(),
-                                                             answers->silence_api.get(), &security.gate());
+  answers->control_service =
+      control::ControlService::Create(history.controls.get(), history.upkeep.get(),
+                                      answers->silence_api.get(), &security.gate(), history.mover.get());
   answers->exporter = exporter::Exporter::Create(ExportOptionsOf(options, clock, history));
 
   http::Routes routes;

@@ -100,6 +100,12 @@ std::vector<Counter> All(const History& history) {
     counters.push_back(
         {"remote_write_queued_frames", "frames that wait to be sent to it", sent.queued_frames, true});
   }
+  const store::Store::Stats stored = history.store->stats();
+  counters.push_back(
+      {"store_seal_failures", "times frames could not be sealed; they stay open", stored.seal_failures});
+  counters.push_back({"store_rollup_failures", "times steps could not be rolled up", stored.rollup_failures});
+  counters.push_back({"store_compaction_failures", "times files could not be flushed or compacted",
+                      stored.compaction_failures});
   const upkeep::Upkeep::Counters kept = history.upkeep->counters();
   counters.push_back({"runs_deleted_by_hand", "runs that somebody deleted", kept.deleted_by_hand});
   counters.push_back({"runs_deleted_by_age", "runs deleted because of keep_days", kept.deleted_by_age});
@@ -108,6 +114,10 @@ std::vector<Counter> All(const History& history) {
       {"history_over_size", "1: larger than keep_bytes, and no run may be deleted", kept.over_size, true});
   counters.push_back({"clock_jumps", "jumps of the wall clock by more than a minute", kept.clock_jumps});
   counters.push_back({"backups", "backups written", kept.backups});
+  const move::RunMover::Counters moved = history.mover->counters();
+  counters.push_back({"run_exports", "runs written out as archives", moved.exports});
+  counters.push_back({"run_imports", "runs taken in from archives", moved.imports});
+  counters.push_back({"run_move_failures", "exports and imports that failed", moved.failures});
   counters.push_back({"upkeep_failures", "deletions and backups that failed", kept.failures});
   if (history.notifier != nullptr) {
     const notify::Notifier::Counters notified = history.notifier->counters();

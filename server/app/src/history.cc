@@ -152,6 +152,12 @@ Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const C
   actions.on_critical = options.on_critical;
   history->rule_actions = control::RuleActions::Start(actions);
   history->upkeep = StartUpkeep(options, clock, *history);
+  history->mover = move::RunMover::Create({.store = history->store.get(),
+                                           .silences = history->silences.get(),
+                                           .audit = history->audit.get(),
+                                           .clock = &clock,
+                                           .made_by = "foreshockd " FORESHOCK_VERSION,
+                                           .max_runs = options.max_runs});
   return history;
 }
 

@@ -13,6 +13,7 @@
 #include "foreshock/server/control/rule_actions.h"
 #include "foreshock/server/ingest/ingest.h"
 #include "foreshock/server/merge/merger.h"
+#include "foreshock/server/move/run_mover.h"
 #include "foreshock/server/notify/notifier.h"
 #include "foreshock/server/remote_write/remote_writer.h"
 #include "foreshock/server/store/store.h"
@@ -36,6 +37,7 @@ struct History {
   std::unique_ptr<control::Controls> controls;
   std::unique_ptr<control::RuleActions> rule_actions;
   std::unique_ptr<upkeep::Upkeep> upkeep;
+  std::unique_ptr<move::RunMover> mover;
   std::atomic<uint64_t> user_rules{0};  // that run
   std::atomic<uint64_t> rule_reloads{0}, rule_reload_failures{0};
   // Not owned: who else counts something. `answers` while they listen.

@@ -20,11 +20,12 @@ grpc::Status Give(Result<Message> result, Message* reply) {
 class ControlServiceImpl final : public ControlService, public v1::Control::Service {
  public:
   ControlServiceImpl(Controls* controls, upkeep::Upkeep* upkeep, const SilenceApi* silences,
-                     const auth::Gate* gate)
+                     const auth::Gate* gate, move::RunMover* mover)
       : controls_(*controls),
         upkeep_(*upkeep),
         silences_(*silences),
-        gate_(gate != nullptr ? *gate : open_gate_) {}
+        gate_(gate != nullptr ? *gate : open_gate_),
+        mover_(mover) {}
   grpc::Service* service() override { return this; }
 
   grpc::Status Act(grpc::ServerContext* context, const v1::ActRequest* request,
@@ -84,7 +85,52 @@ class ControlServiceImpl final : public ControlService, public v1::Control::Serv
     return grpc::Status::OK;
   }
 
+  grpc::Status ExportRun(grpc::ServerContext* context, const v1::ExportRunRequest* request,
+                         grpc::ServerWriter<v1::ExportRunReply>* writer) override {
+    if (const Status may = May(*context, Scope::kControl, request->run()); !may.ok()) return rpc::ToGrpc(may);
+    if (mover_ == nullptr) return rpc::ToGrpc(NoMover());
+    v1::ExportRunReply piece;
+    return rpc::ToGrpc(mover_->Export(request->run(), request->issuer(), [&](std::string_view bytes) {
+      piece.set_archive(bytes.data(), bytes.size());
+      return writer->Write(piece) ? OkStatus() : Status(Code::kUnavailable, "export: the caller went away");
+    }));
+  }
+  grpc::Status ImportRun(grpc::ServerContext* context, grpc::ServerReader<v1::ImportRunRequest>* reader,
+                         v1::ImportRunReply* reply) override {
+    // Whose the archive is stands in it; who may do nothing here need not send it.
+    const auto caller = gate_.Identify(CredentialsOf(*context));
+    if (!caller.ok()) return rpc::ToGrpc(caller.status());
+    if (mover_ == nullptr) return rpc::ToGrpc(NoMover());
+    v1::ImportRunRequest piece;
+    if (!reader->Read(&piece)) return rpc::ToGrpc(Status(Code::kInvalidArgument, "archive: empty"));
+    const auto import = mover_->StartImport(
+        piece.issuer(), [&](const std::string& run) { return May(*context, Scope::kControl, run); });
+    if (!import.ok()) return rpc::ToGrpc(import.status());
+    do {
+      const Status fed = (*import)->Feed(piece.archive());
+      if (!fed.ok()) return rpc::ToGrpc(fed);
+    } while (reader->Read(&piece));
+    if (context->IsCancelled())
+      return rpc::ToGrpc(Status(Code::kUnavailable, "import: the caller went away"));
+    const auto outcome = (*import)->Finish();
+    if (!outcome.ok()) return rpc::ToGrpc(outcome.status());
+    reply->set_run(outcome->run);
+    reply->set_attempts(outcome->attempts);
+    reply->set_processes(outcome->processes);
+    Tell(outcome->added, reply->mutable_added());
+    Tell(outcome->known, reply->mutable_known());
+    return grpc::Status::OK;
+  }
+
  private:
+  static Status NoMover() { return Status(Code::kUnimplemented, "this server moves no runs"); }
+  static void Tell(const store::RunImport::Counts& counts, v1::ImportCounts* to) {
+    to->set_frames(counts.frames);
+    to->set_merged_frames(counts.merged_frames);
+    to->set_events(counts.events);
+    to->set_quarantined(counts.quarantined);
+    to->set_notes(counts.notes);
+  }
   static auth::Credentials CredentialsOf(const grpc::ServerContext& context) {
     const rpc::PeerInfo peer = rpc::PeerOf(context);
     return {peer.token, peer.identity, peer.address};
@@ -110,13 +156,15 @@ class ControlServiceImpl final : public ControlService, public v1::Control::Serv
   const SilenceApi& silences_;
   const auth::Gate open_gate_;  // lets everybody do everything
   const auth::Gate& gate_;
+  move::RunMover* const mover_;
 };
 
 }  // namespace
 
 std::unique_ptr<ControlService> ControlService::Create(Controls* controls, upkeep::Upkeep* upkeep,
-                                                       const SilenceApi* silences, const auth::Gate* gate) {
-  return std::make_unique<ControlServiceImpl>(controls, upkeep, silences, gate);
+                                                       const SilenceApi* silences, const auth::Gate* gate,
+                                                       move::RunMover* mover) {
+  return std::make_unique<ControlServiceImpl>(controls, upkeep, silences, gate, mover);
 }
 
 }  // namespace foreshock::control

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "foreshock/base/logging.h"
 #include "foreshock/server/merge/merge_frames.h"
@@ -36,6 +37,7 @@ class MergerImpl final : public Merger, private store::Observer {
 
   void Tick() override {
     std::lock_guard tick(tick_mutex_);
+    TakeImported();
     while (!stopping_ && MergeSome()) {
     }
   }
@@ -78,6 +80,11 @@ class MergerImpl final : public Merger, private store::Observer {
     news_ = true;
     wake_.notify_one();
   }
+  void OnRunImported(const std::string&) override {
+    std::lock_guard lock(mutex_);
+    imported_ = news_ = true;
+    wake_.notify_one();
+  }
   void OnRunDeleted(const std::string& run) override {
     std::lock_guard lock(mutex_);
     std::erase_if(attempts_, [&](const auto& item) { return item.second.run == run; });
@@ -89,6 +96,20 @@ class MergerImpl final : public Merger, private store::Observer {
     attempt.run = origin.run;
     attempt.name = origin.attempt;
     return attempt.queue;
+  }
+
+  // What came by an import waits in the store, as after a restart.
+  void TakeImported() {
+    {
+      std::lock_guard lock(mutex_);
+      if (!std::exchange(imported_, false)) return;
+    }
+    const Status status = LoadLeftOvers();
+    if (status.ok()) return;
+    LogWarning("server/merge", "cannot look for what an import left to merge, will try again",
+               {{"error", status}});
+    std::lock_guard lock(mutex_);
+    imported_ = true;
   }
 
   Status LoadLeftOvers() {
@@ -279,6 +300,7 @@ class MergerImpl final : public Merger, private store::Observer {
   std::map<Key, Attempt> attempts_;
   Stats stats_;
   bool news_ = false;
+  bool imported_ = false;
   bool failing_ = false;  // said already
   std::unique_ptr<store::Subscription> subscription_;
   std::thread thread_;

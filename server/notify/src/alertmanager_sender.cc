@@ -34,6 +34,7 @@ class AlertmanagerSender final : public Sender {
 
   void OnAlert(const alert::AlertRecord& record) override {
     std::lock_guard lock(mutex_);
+    ledger_.Learn(record);
     const auto known = ledger_.Told(record.alert.id);
     if (record.alert.state == alert::AlertState::kFiring) {
       resolved_.erase(record.alert.id);

@@ -14,10 +14,19 @@ Status Ledger::Load() {
   FS_ASSIGN_OR_RETURN(const auto entries, store_->ScanMetaOfAllRuns(kKind));
   for (const store::MetaEntry& entry : entries) {
     if (!entry.key.starts_with(prefix)) continue;
-    told_[entry.key.substr(prefix.size())] =
-        entry.value == "resolved" ? alert::AlertState::kResolved : alert::AlertState::kFiring;
+    told_[entry.key.substr(prefix.size())] = StateOf(entry.value);
   }
   return OkStatus();
+}
+
+alert::AlertState Ledger::StateOf(const std::string& value) {
+  return value == "resolved" ? alert::AlertState::kResolved : alert::AlertState::kFiring;
+}
+
+void Ledger::Learn(const alert::AlertRecord& record) {
+  if (told_.contains(record.alert.id)) return;
+  const auto value = store_->GetMeta(kKind, record.alert.run, target_ + "\n" + record.alert.id);
+  if (value.ok()) told_[record.alert.id] = StateOf(*value);
 }
 
 std::optional<alert::AlertState> Ledger::Told(const std::string& alert_id) const {

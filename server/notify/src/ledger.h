@@ -18,6 +18,8 @@ class Ledger {
   Ledger(store::Store* store, std::string target) : store_(store), target_(std::move(target)) {}
 
   Status Load();
+  // Looks whether it was told of this alert by another server, of which the run was imported; before Told.
+  void Learn(const alert::AlertRecord& record);
   // nullopt: it was never told of it.
   std::optional<alert::AlertState> Told(const std::string& alert_id) const;
   // Told now. When the write fails the entry holds for the life of this process, and a restart may repeat it.
@@ -26,6 +28,7 @@ class Ledger {
  private:
   store::Store* const store_;
   const std::string target_;
+  static alert::AlertState StateOf(const std::string& value);
   std::map<std::string, alert::AlertState> told_;  // by alert id
 };
 

@@ -33,6 +33,7 @@ class WebhookSender final : public Sender {
 
   void OnAlert(const alert::AlertRecord& record) override {
     std::lock_guard lock(mutex_);
+    ledger_.Learn(record);
     const bool urgent = incidents_.Take(record.alert);
     if (TakeHeld(record)) {
       incidents_.Told(record.alert.run);  // nobody waits to hear of it

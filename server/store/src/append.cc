@@ -12,16 +12,6 @@ constexpr uint64_t kGroupsBehind = 3;
 constexpr std::chrono::milliseconds kWaitForSealer{100};
 constexpr size_t kKeyBytes = 64;  // of a record in a batch, with what stands around it
 
-std::string QuarantineValue(const Append& record) {
-  std::string value;
-  value.push_back(static_cast<char>(record.type));
-  const size_t reason_bytes = std::min<size_t>(record.quarantine.size(), 0xFFFF);
-  value.push_back(static_cast<char>(reason_bytes >> 8));
-  value.push_back(static_cast<char>(reason_bytes));
-  value.append(record.quarantine, 0, reason_bytes);
-  return value.append(record.payload);
-}
-
 }  // namespace
 
 Result<std::vector<AppendOutcome>> StoreImpl::AppendRecords(std::span<const Append> records) {
@@ -90,7 +80,8 @@ AppendOutcome StoreImpl::Plan(const Append& record, Pending* pending) {
   if (record.clock_skew_ns) source.clock_skew_ns = *record.clock_skew_ns;
   if (!record.quarantine.empty()) {
     ++source.quarantined;
-    pending->batch.Put(QuarantineKey(record.source, seq), QuarantineValue(record));
+    pending->batch.Put(QuarantineKey(record.source, seq),
+                       QuarantineValue(record.type, record.quarantine, record.payload));
     return AppendOutcome::kQuarantined;
   }
   PlanGood(record, &source, pending);

@@ -174,6 +174,9 @@ std::string EventPrefix(uint32_t run, uint32_t attempt, int64_t step) {
 std::string QuarantineKey(const SourceId& id, uint64_t seq) {
   return SourceKey(Table::kQuarantine, id) + KeyWriter(Table::kFormat).U64(seq).Take().substr(1);
 }
+std::string UnmergedPrefix(uint32_t run, uint32_t attempt) {
+  return KeyWriter(Table::kUnmerged).U32(run).U32(attempt).Take();
+}
 std::string UnmergedKey(uint32_t run, uint32_t attempt, int64_t step) {
   return KeyWriter(Table::kUnmerged).U32(run).U32(attempt).Step(step).Take();
 }
@@ -210,6 +213,25 @@ std::string KeptValue(uint32_t seal, std::string_view payload) {
   std::string value;
   AppendU32(seal, &value);
   return value.append(payload);
+}
+
+std::string QuarantineValue(wire::RecordType type, std::string_view reason, std::string_view payload) {
+  std::string value;
+  value.push_back(static_cast<char>(type));
+  const size_t reason_bytes = std::min<size_t>(reason.size(), 0xFFFF);
+  value.push_back(static_cast<char>(reason_bytes >> 8));
+  value.push_back(static_cast<char>(reason_bytes));
+  value.append(reason, 0, reason_bytes);
+  return value.append(payload);
+}
+
+std::optional<QuarantineParts> ParseQuarantineValue(std::string_view value) {
+  if (value.size() < 3) return std::nullopt;
+  const size_t reason =
+      static_cast<size_t>(static_cast<uint8_t>(value[1])) << 8 | static_cast<uint8_t>(value[2]);
+  if (value.size() < 3 + reason) return std::nullopt;
+  return QuarantineParts{static_cast<wire::RecordType>(value[0]), value.substr(3, reason),
+                         value.substr(3 + reason)};
 }
 
 std::optional<KeptParts> ParseKeptValue(std::string_view value) {

@@ -12,7 +12,8 @@
 
 namespace foreshock::store {
 
-inline constexpr size_t kSealBytes = 4;  // before the payload in a value of kKept
+inline constexpr char kImportKind[] = "import";  // of meta entries that say how a run came here
+inline constexpr size_t kSealBytes = 4;          // before the payload in a value of kKept
 
 // First byte of a key.
 enum class Table : char {
@@ -61,6 +62,7 @@ std::string RollupKey(Table table, const FramesOf& source, uint32_t level, int64
 std::string RollupPrefix(Table table, const FramesOf& source, uint32_t level);
 void AppendRollupColumn(uint16_t signal, std::optional<uint32_t> layer, std::string* block_key);
 std::string EventKey(const SourceId& id, int64_t step, uint64_t seq);
+std::string UnmergedPrefix(uint32_t run, uint32_t attempt);
 std::string EventPrefix(uint32_t run, uint32_t attempt);
 std::string EventPrefix(uint32_t run, uint32_t attempt, int64_t step);
 std::string QuarantineKey(const SourceId& id, uint64_t seq);
@@ -90,6 +92,13 @@ struct KeptParts {
   std::string_view payload;  // into the value
 };
 std::optional<KeptParts> ParseKeptValue(std::string_view value);
+// Of kQuarantine. A reason is cut at 65,535 bytes.
+std::string QuarantineValue(wire::RecordType type, std::string_view reason, std::string_view payload);
+struct QuarantineParts {
+  wire::RecordType type{};
+  std::string_view reason, payload;  // into the value
+};
+std::optional<QuarantineParts> ParseQuarantineValue(std::string_view value);
 struct GroupKeyParts {
   SourceId source;  // incarnation 0
   int64_t first_step = 0;

@@ -123,6 +123,12 @@ uint64_t Layouts::WillAppend(const FramesOf& source, int64_t step) {
   return ++entry.open_frames;
 }
 
+void Layouts::WillKeep(const FramesOf& source) {
+  std::unique_lock lock(mutex_);
+  const auto it = entries_.find(source);
+  if (it != entries_.end()) it->second.kept = true;  // others find it when they are loaded
+}
+
 Result<Layouts::Sealing> Layouts::StartSealing(const FramesOf& source) {
   FS_ASSIGN_OR_RETURN(Look look, See(source));
   std::unique_lock lock(mutex_);

@@ -44,6 +44,8 @@ class Layouts {
 
   // A frame of the step is about to be written. The number of open frames of its source, about.
   uint64_t WillAppend(const FramesOf& source, int64_t step);
+  // A frame that stays as it came is about to be written.
+  void WillKeep(const FramesOf& source);
 
   // Sealing of one source, from StartSealing to Sealed or to the next StartSealing. In between WillAppend
   // takes down the least step that came.

@@ -137,11 +137,10 @@ Result<std::vector<QuarantinedRecord>> StoreImpl::ReadQuarantine(const std::stri
   FS_RETURN_IF_ERROR(db_->Scan(
       TableRunPrefix(Table::kQuarantine, place.run), {}, [&](std::string_view key, std::string_view value) {
         const auto parts = ParseSourceKey(key);
-        if (!parts || value.size() < 3 || records.size() >= limit) return false;
-        const size_t reason = static_cast<uint8_t>(value[1]) << 8 | static_cast<uint8_t>(value[2]);
-        if (value.size() < 3 + reason) return false;
-        records.push_back({parts->source, static_cast<wire::RecordType>(value[0]), parts->seq,
-                           std::string(value.substr(3, reason)), std::string(value.substr(3 + reason))});
+        const auto content = ParseQuarantineValue(value);
+        if (!parts || !content || records.size() >= limit) return false;
+        records.push_back({parts->source, content->type, parts->seq, std::string(content->reason),
+                           std::string(content->payload)});
         return true;
       }));
   return records;

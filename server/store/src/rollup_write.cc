@@ -189,7 +189,7 @@ Status StoreImpl::WriteRollups(const FramesOf& source, Batch& batch) {
 void StoreImpl::Roll(const FramesOf& source) {
   while (!stopping_) {
     const Result<bool> more = RollOnce(source);
-    if (!more.ok()) LogDebug("server/store", "cannot roll up at present", {{"error", more.status()}});
+    trouble_.Note(Trouble::kRollups, more.status());
     if (!more.ok() || !*more) return;
   }
 }

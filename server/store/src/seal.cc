@@ -157,7 +157,7 @@ Result<bool> StoreImpl::SealOnce(const FramesOf& source, uint32_t least_rows) {
 void StoreImpl::SealFull(const FramesOf& source) {
   while (!stopping_) {
     const Result<bool> sealed = SealOnce(source, options_.seal_steps);
-    if (!sealed.ok()) LogDebug("server/store", "cannot seal at present", {{"error", sealed.status()}});
+    trouble_.Note(Trouble::kSealing, sealed.status());
     if (!sealed.ok() || !*sealed) return;
     Roll(source);
   }
@@ -260,7 +260,7 @@ void StoreImpl::Tick() {
     const bool quiet = before != open_before_.end() && before->second == source.frames;
     if (stopping_ || !quiet || source.frames <= options_.keep_open_steps) continue;
     SealFull(source.source);  // a folder of the first version may have any number
-    if (!stopping_) SealOnce(source.source, kRowsWhenQuiet).IgnoreError();
+    if (!stopping_) trouble_.Note(Trouble::kSealing, SealOnce(source.source, kRowsWhenQuiet).status());
   }
   open_before_ = std::move(open);
   {
@@ -271,10 +271,14 @@ void StoreImpl::Tick() {
   }
   const uint64_t records = records_;
   const bool quiet = records == records_before_;
-  if (quiet && unsettled_.exchange(false) && !db_->Flush().ok()) unsettled_ = true;
+  if (quiet && unsettled_.exchange(false)) {
+    const Status flushed = db_->Flush();
+    trouble_.Note(Trouble::kCompaction, flushed);
+    if (!flushed.ok()) unsettled_ = true;
+  }
   // Compaction rewrites more than it frees: not for little.
-  if (quiet && sealed_bytes_ > options_.write_buffer_bytes) DropSealed().IgnoreError();
-  DropDeleted().IgnoreError();
+  if (quiet && sealed_bytes_ > options_.write_buffer_bytes) trouble_.Note(Trouble::kCompaction, DropSealed());
+  trouble_.Note(Trouble::kCompaction, DropDeleted());
   records_before_ = records;
 }
 

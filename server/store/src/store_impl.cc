@@ -247,6 +247,9 @@ Store::Stats StoreImpl::stats() const {
   stats.records = records_;
   stats.sealed_frames = sealed_frames_;
   stats.runs_being_freed = deleted_count_;
+  stats.seal_failures = trouble_.count(Trouble::kSealing);
+  stats.rollup_failures = trouble_.count(Trouble::kRollups);
+  stats.compaction_failures = trouble_.count(Trouble::kCompaction);
   return stats;
 }
 

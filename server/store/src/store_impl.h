@@ -17,6 +17,7 @@
 #include "registry.h"
 #include "rollup.h"
 #include "sealer.h"
+#include "trouble.h"
 
 namespace foreshock::store {
 
@@ -52,6 +53,10 @@ class StoreImpl final : public Store {
                                               int64_t from_step, int64_t to_step) const override;
   Result<std::vector<QuarantinedRecord>> ReadQuarantine(const std::string& run, size_t limit) const override;
 
+  Status ExportRun(const std::string& run,
+                   const std::function<Status(archive::Entry entry)>& each) const override;
+  Result<std::unique_ptr<RunImport>> StartImport(const archive::Begin& begin, int64_t now_unix_ns) override;
+
   Status PutMeta(std::span<const MetaEntry> entries) override;
   Status DeleteMeta(std::string_view kind, std::string_view run, std::string_view key) override;
   Result<std::string> GetMeta(std::string_view kind, std::string_view run,
@@ -69,6 +74,7 @@ class StoreImpl final : public Store {
   Status Settle() override;
 
  private:
+  friend class RunImportImpl;
   // What AppendRecords is about to make true.
   struct Pending {
     Batch& batch;
@@ -144,6 +150,7 @@ class StoreImpl final : public Store {
   std::atomic<uint64_t> sealed_bytes_{0};  // as they came, since the last DropSealed
   std::atomic<bool> unsettled_{false};     // something was sealed since the last flush
   std::atomic<bool> stopping_{false};
+  Trouble trouble_;
   std::map<FramesOf, Rolling> rolling_;  // guarded by seal_mutex_, as the next
   uint64_t rolling_generation_ = 0;
   std::map<FramesOf, uint64_t> open_before_;  // of the sealer's thread alone, as the next

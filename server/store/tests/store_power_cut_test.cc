@@ -1,8 +1,10 @@
 // Cut the power again and again: what was acknowledged is there, once and in order; nothing half.
 #include <gtest/gtest.h>
+
 #include <rocksdb/env.h>
 
 #include <random>
+#include <thread>
 
 #include "foreshock/server/store/check.h"
 #include "power_cut_env.h"
@@ -142,6 +144,29 @@ TEST(StorePowerCut, AFailedSyncIsNotAcknowledgedAndWritingResumes) {
   auto reborn = Store::Open({.folder = "/db", .env = next_life.get()});
   ASSERT_TRUE(reborn.ok()) << reborn.status().ToString();
   EXPECT_EQ((*reborn)->ReadStep({.run = "run"})->frame.step, 1);
+}
+
+TEST(StorePowerCut, SealingThatFailsIsCountedAndResumes) {
+  PowerCutFileSystem files;
+  ASSERT_TRUE(CreateDirs(files, "/db").ok());
+  test::PowerCutEnv env(files);
+  auto store = Store::Open({.folder = "/db", .tick = std::chrono::seconds(1), .env = env.get()});
+  ASSERT_TRUE(store.ok());
+  const SourceId source = (*store)->OpenSource(HelloOf("run"), 1)->id;
+  Records records(source);
+  for (int64_t step = 1; step <= 40; ++step) records.Frame(step, 1);
+  ASSERT_TRUE((*store)->AppendRecords(records.list).ok());
+  Records next(source, 41);
+  next.Frame(41, 1);
+  files.FailSyncs(1);
+  ASSERT_FALSE((*store)->AppendRecords(next.list).ok());
+  // The store ails until somebody writes again; what is quiet for a tick or two is to be sealed meanwhile.
+  while ((*store)->stats().seal_failures == 0) std::this_thread::yield();
+  EXPECT_EQ((*store)->stats().sealed_frames, 0u);
+  ASSERT_TRUE((*store)->AppendRecords(next.list).ok());
+  while ((*store)->stats().sealed_frames == 0) std::this_thread::yield();
+  EXPECT_EQ((*store)->stats().rollup_failures, 0u);
+  store->reset();
 }
 
 TEST(StorePowerCut, AFullDiskIsSaidAndWritingResumesWhenThereIsRoom) {

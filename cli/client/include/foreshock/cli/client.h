@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "foreshock/base/result.h"
@@ -30,6 +31,15 @@ struct ClientOptions {
 // kInvalidArgument when `server` is not host:port with a port of 1 to 65535.
 Status CheckServerAddress(const std::string& server);
 
+// An archive on its way into a server.
+class ImportStream {
+ public:
+  virtual ~ImportStream() = default;  // without Finish: broken off
+  // The next bytes. kUnavailable when the server takes no more: Finish says why.
+  virtual Status Write(std::string_view archive) = 0;
+  virtual Result<v1::ImportRunReply> Finish() = 0;
+};
+
 class Client {
  public:
   // Does not wait for the connection. kInvalidArgument for a wrong address or unreadable files.
@@ -49,6 +59,11 @@ class Client {
   virtual Result<v1::DeleteRunReply> DeleteRun(const v1::DeleteRunRequest& request) = 0;
   // Takes as long as the disk does.
   virtual Result<v1::BackupReply> Backup(const v1::BackupRequest& request) = 0;
+  // Calls `each` for every piece of the run's archive; its error ends the call and is its status.
+  virtual Status ExportRun(const v1::ExportRunRequest& request,
+                           const std::function<Status(std::string_view archive)>& each) = 0;
+  // The client must outlive the stream.
+  virtual std::unique_ptr<ImportStream> StartImport(const std::string& issuer) = 0;
   virtual Result<v1::Silence> CreateSilence(const v1::CreateSilenceRequest& request) = 0;
   virtual Result<v1::ListSilencesReply> Acknowledge(const v1::AcknowledgeRequest& request) = 0;
   virtual Result<v1::ListSilencesReply> ListSilences(const v1::ListSilencesRequest& request) = 0;

@@ -38,6 +38,12 @@ class AuditLog {
   // Writes it by itself. What cannot be written is logged and lost: acting goes before remembering.
   void Add(AuditEntry entry);
 
+  // Entries about one run as they are stored, oldest first; and one of another server as it was stored there:
+  // kept under its time, or the next free one. False: it is here already, or older than all that is kept.
+  // kInvalidArgument for what is no entry.
+  Result<std::vector<store::MetaEntry>> EntriesOf(const std::string& run) const;
+  Result<bool> Adopt(store::MetaEntry entry);
+
   // Newest first; an empty run means all.
   Result<std::vector<AuditEntry>> Read(std::string_view run, size_t limit) const;
 

@@ -87,6 +87,12 @@ class Silences {
   virtual std::vector<Silence> Of(const Alert& alert) const = 0;
   bool Silenced(const Alert& alert) const { return !Of(alert).empty(); }
 
+  // Silences of this one run (none by pattern) and acknowledgements of its alerts, ended ones too, as they
+  // are stored; and one of another server as it was stored there, its times and its copies at targets too.
+  // False: one of this id is here. kInvalidArgument for what is none.
+  virtual std::vector<store::MetaEntry> EntriesOf(const std::string& run) const = 0;
+  virtual Result<bool> Adopt(const store::MetaEntry& entry) = 0;
+
   // What became of a copy of the silence at a notification target. One owner a target.
   virtual void SetCopy(const std::string& id, const std::string& target, const std::string& state) = 0;
   // Rises with every change of what is silenced, but not with time.

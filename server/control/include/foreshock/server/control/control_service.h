@@ -5,6 +5,7 @@
 
 #include "foreshock/server/control/controls.h"
 #include "foreshock/server/control/silence_api.h"
+#include "foreshock/server/move/run_mover.h"
 #include "foreshock/server/upkeep/upkeep.h"
 
 namespace grpc {
@@ -19,9 +20,11 @@ namespace foreshock::control {
 
 class ControlService {
  public:
-  // All must outlive the service. The gate says who may act on which runs; null: everybody on all.
+  // All must outlive the service. The gate says who may act on which runs; null: everybody on all. Without
+  // a mover ExportRun and ImportRun are UNIMPLEMENTED.
   static std::unique_ptr<ControlService> Create(Controls* controls, upkeep::Upkeep* upkeep,
-                                                const SilenceApi* silences, const auth::Gate* gate = nullptr);
+                                                const SilenceApi* silences, const auth::Gate* gate = nullptr,
+                                                move::RunMover* mover = nullptr);
   virtual ~ControlService() = default;
   // For rpc::Server::Start; lives as long as this.
   virtual grpc::Service* service() = 0;

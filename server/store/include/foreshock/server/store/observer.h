@@ -31,6 +31,8 @@ class Observer {
   }
   virtual void OnEvent(const Origin&, const std::shared_ptr<const wire::Event>&) {}
   virtual void OnGoodbye(const Origin&, const std::shared_ptr<const wire::Goodbye>&) {}
+  // Records of the run came from an archive, of the past: read the store. Its sources are not told of otherwise.
+  virtual void OnRunImported(const std::string& run) { (void)run; }
   virtual void OnRunDeleted(const std::string& run) { (void)run; }
 };
 

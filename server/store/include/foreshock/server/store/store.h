@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "foreshock/archive/entry.h"
 #include "foreshock/base/result.h"
 #include "foreshock/server/store/observer.h"
 #include "foreshock/server/store/types.h"
@@ -92,6 +93,27 @@ struct MetaEntry {
   std::string value = {};
 };
 
+// A run on its way into a store. One thread. What was added stays where the import ends early (an error, a
+// crash, its death without Finish): the same archive imported again completes it.
+class RunImport {
+ public:
+  struct Counts {
+    uint64_t frames = 0, merged_frames = 0, events = 0, quarantined = 0, notes = 0;
+  };
+  struct Outcome {
+    Counts added, known;  // new here; here before and left alone
+  };
+
+  virtual ~RunImport() = default;
+  // Entries in the order of an archive, the Begin left out; notes of the server are not the store's and are
+  // refused. kInvalidArgument: something that no server can have had; kFailedPrecondition: the run has here,
+  // from others, what would come to stand in a wrong order; kNotFound: the run was deleted meanwhile; else as
+  // writes.
+  virtual Status Add(archive::Entry entry) = 0;
+  // All is durable; the observers are told.
+  virtual Result<Outcome> Finish() = 0;
+};
+
 class Store {
  public:
   // kFailedPrecondition when another process has the folder, or it was written by a newer format; kIo,
@@ -130,6 +152,21 @@ class Store {
   // the run is at that moment (no record of it can come in between).
   virtual Status DeleteRun(const std::string& run,
                            const std::function<bool(const RunInfo&)>& only_if = nullptr) = 0;
+
+  // --- moving runs
+
+  // Everything of a run but what the server's other parts keep of no run: attempts and processes, notes, then
+  // frames, events, quarantined records and marks, beside readers and writers. What comes while it is read
+  // may be left out; then it is not counted either (archive::Counters). An error of `each` is this call's.
+  // kNotFound without such a run, and when it was deleted meanwhile.
+  virtual Status ExportRun(const std::string& run,
+                           const std::function<Status(archive::Entry entry)>& each) const = 0;
+  // Takes a run in: frames bit for bit and with their numbers, so that a sender who goes on here is told what
+  // is there, and what came before is left out when it comes again, by an import or by its sender. What is
+  // added is not told record by record: observers hear OnRunImported at the end. kInvalidArgument for a name
+  // that no run can have.
+  virtual Result<std::unique_ptr<RunImport>> StartImport(const archive::Begin& begin,
+                                                         int64_t now_unix_ns) = 0;
 
   // --- the registry (from memory)
 
@@ -202,6 +239,8 @@ class Store {
     uint64_t records = 0;           // appended since Open
     uint64_t sealed_frames = 0;     // since Open
     uint64_t runs_being_freed = 0;  // deleted runs whose space is not back yet
+    // Work in the background that failed since Open and is tried again; nothing is lost by it.
+    uint64_t seal_failures = 0, rollup_failures = 0, compaction_failures = 0;
   };
   virtual Stats stats() const = 0;
 

@@ -1,4 +1,6 @@
-// The bytes of headers and records, shared by reader and writer.
+// The bytes of an append log's header and records (docs/formats/append_log.md), for whoever writes or reads
+// them other than in a file: the log's own reader and writer, and archives of runs, which travel as streams.
+// Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,235 @@
+#include "run_export.h"
+
+#include <algorithm>
+
+#include "group_reader.h"
+#include "keys.h"
+#include "store_impl.h"
+
+namespace foreshock::store {
+namespace {
+
+// Frames that were sent in parts are one when they are sealed; larger ones leave in parts again.
+constexpr size_t kMostFrameBytes = 32u << 20;
+
+archive::Place PlaceOf(const SourceId& id) { return {id.attempt, id.rank, id.incarnation}; }
+
+// A scan whose entries may fail.
+template <typename Source, typename Each>
+Status ScanEach(const Source& source, const std::string& prefix, Each each) {
+  Status trouble;
+  FS_RETURN_IF_ERROR(source.Scan(prefix, {}, [&](std::string_view key, std::string_view value) {
+    trouble = each(key, value);
+    return trouble.ok();
+  }));
+  return trouble;
+}
+
+Status Malformed(const char* what) {
+  return Status(Code::kDataLoss, std::string(what) + ": malformed entry");
+}
+
+}  // namespace
+
+Status StoreImpl::ExportRun(const std::string& run,
+                            const std::function<Status(archive::Entry entry)>& each) const {
+  RunEntry entry;
+  {
+    std::shared_lock lock(registry_mutex_);
+    FS_ASSIGN_OR_RETURN(const RunEntry* found, registry_.Run(run));
+    entry = *found;
+  }
+  FS_RETURN_IF_ERROR(RunExport(entry, db_.get(), &layouts_, each).Go());
+  // What was read of a run that was deleted meanwhile is not all of it.
+  std::shared_lock lock(registry_mutex_);
+  if (registry_.runs.contains(entry.number)) return OkStatus();
+  return Status(Code::kNotFound, "run: '" + run + "' was deleted meanwhile");
+}
+
+Status RunExport::Go() {
+  for (const auto& [number, attempt] : run_.attempts) {
+    FS_RETURN_IF_ERROR(each_(archive::Attempt{number, attempt.name, static_cast<uint32_t>(attempt.source),
+                                              attempt.first_unix_ns}));
+    for (const auto& [key, source] : attempt.sources) {
+      FS_RETURN_IF_ERROR(each_(archive::Process{PlaceOf(source.id), wire::Encode(*source.hello),
+                                                source.first_unix_ns, EncodeCounters(source)}));
+    }
+  }
+  // Before the frames: what has been judged of them is not ahead of what the archive holds.
+  FS_RETURN_IF_ERROR(Notes());
+  for (const auto& [number, attempt] : run_.attempts) {
+    std::set<uint32_t> ranks;
+    for (const auto& [key, source] : attempt.sources) ranks.insert(key.first);
+    for (const uint32_t rank : ranks) FS_RETURN_IF_ERROR(Frames({run_.number, number, rank}));
+    if (attempt.world_size() > 1) FS_RETURN_IF_ERROR(Frames({run_.number, number, kMerged}));
+    FS_RETURN_IF_ERROR(Events(attempt));
+    for (const uint32_t rank : ranks) FS_RETURN_IF_ERROR(Quarantine(attempt, rank));
+    FS_RETURN_IF_ERROR(Marks(attempt));
+  }
+  return OkStatus();
+}
+
+Status RunExport::Notes() {
+  return ScanEach(db_, MetaRunPrefix(run_.name), [&](std::string_view key, std::string_view value) -> Status {
+    const auto parts = ParseMetaKey(key);
+    if (!parts) return Malformed("meta");
+    if (parts->kind == kImportKind) return OkStatus();  // how it came here is no part of the run
+    return each_(archive::Note{std::string(parts->kind), std::string(parts->key), std::string(value), true});
+  });
+}
+
+Status RunExport::Frames(const FramesOf& source) {
+  Given given;
+  for (bool more = true; more;) {
+    FS_ASSIGN_OR_RETURN(more, Closed(source, &given));
+  }
+  return OkStatus();
+}
+
+// Gives what is sealed or kept and was not given yet. When there is nothing, gives the open frames of the
+// same look: false, all is given.
+Result<bool> RunExport::Closed(const FramesOf& source, Given* given) {
+  std::vector<SealedGroup> groups;
+  std::vector<std::pair<uint32_t, std::string>> kept;  // seal, key
+  {
+    FS_ASSIGN_OR_RETURN(const Layouts::Look look, layouts_.See(source));
+    for (const SealedGroup& group : *look.groups) {
+      if (group.seal > given->last_seal) groups.push_back(group);
+    }
+    FS_RETURN_IF_ERROR(ScanEach(look.view,
+                                SourcePrefix(Table::kKept, source.run, source.attempt, source.rank),
+                                [&](std::string_view key, std::string_view value) -> Status {
+                                  const auto parts = ParseKeptValue(value);
+                                  if (!parts) return Malformed("kept frame");
+                                  std::string name(key);
+                                  if (!given->kept.contains(name))
+                                    kept.emplace_back(parts->seal, std::move(name));
+                                  return OkStatus();
+                                }));
+    if (groups.empty() && kept.empty()) {
+      FS_RETURN_IF_ERROR(Open(source, look.view));
+      FS_RETURN_IF_ERROR(Counters(source, look.view));
+      return false;
+    }
+  }
+  // In the order in which they were closed, kept ones first: of two frames of a step the later given holds.
+  std::sort(groups.begin(), groups.end(),
+            [](const SealedGroup& a, const SealedGroup& b) { return a.seal < b.seal; });
+  std::sort(kept.begin(), kept.end());
+  auto next = kept.begin();
+  const auto give_kept = [&](uint32_t up_to) -> Status {
+    for (; next != kept.end() && next->first <= up_to; ++next) {
+      FS_ASSIGN_OR_RETURN(const std::string value, db_.Get(next->second));
+      const auto parts = ParseKeptKey(next->second);
+      const auto content = ParseKeptValue(value);
+      if (!parts || !content) return Malformed("kept frame");
+      if (Knows(parts->source))
+        FS_RETURN_IF_ERROR(GiveFrame(PlaceOf(parts->source), std::string(content->payload)));
+      given->kept.insert(next->second);
+    }
+    return OkStatus();
+  };
+  for (const SealedGroup& group : groups) {
+    FS_RETURN_IF_ERROR(give_kept(group.seal));
+    FS_RETURN_IF_ERROR(Group(source, group));
+    given->last_seal = group.seal;
+  }
+  FS_RETURN_IF_ERROR(give_kept(UINT32_MAX));
+  return true;
+}
+
+Status RunExport::Group(const FramesOf& source, const SealedGroup& group) {
+  std::vector<wire::Frame> frames;
+  {
+    FS_ASSIGN_OR_RETURN(const Database::View view, db_.Look());
+    FS_ASSIGN_OR_RETURN(const GroupReader reader, GroupReader::Open(view, source, group));
+    FS_ASSIGN_OR_RETURN(frames, reader.Frames(group.first, group.last, {}));
+  }
+  const SourceId id{source.run, source.attempt, source.rank, group.incarnation};
+  if (!Knows(id)) return OkStatus();
+  for (wire::Frame& frame : frames) {
+    std::string payload = wire::Encode(frame);
+    if (payload.size() <= kMostFrameBytes) {
+      FS_RETURN_IF_ERROR(GiveFrame(PlaceOf(id), std::move(payload)));
+      continue;
+    }
+    for (const wire::Frame& part : wire::SplitFrame(std::move(frame), wire::kSafeMessageBytes))
+      FS_RETURN_IF_ERROR(GiveFrame(PlaceOf(id), wire::Encode(part)));
+  }
+  return OkStatus();
+}
+
+Status RunExport::Open(const FramesOf& source, const Database::View& view) {
+  return ScanEach(view, SourcePrefix(Table::kFrame, source.run, source.attempt, source.rank),
+                  [&](std::string_view key, std::string_view value) -> Status {
+                    const auto parts = ParseFrameKey(key);
+                    if (!parts) return Malformed("frame");
+                    if (!Knows(parts->source)) return OkStatus();
+                    return GiveFrame(PlaceOf(parts->source), std::string(value));
+                  });
+}
+
+Status RunExport::Counters(const FramesOf& source, const Database::View& view) {
+  if (source.rank == kMerged) return OkStatus();
+  return ScanEach(view, SourcePrefix(Table::kCounters, source.run, source.attempt, source.rank),
+                  [&](std::string_view key, std::string_view value) -> Status {
+                    const auto parts = ParseSourceKey(key);
+                    SourceInfo counted;
+                    if (!parts || !DecodeCounters(value, &counted).ok()) return Malformed("source counters");
+                    if (!Knows(parts->source)) return OkStatus();
+                    durable_[parts->source] = counted.durable_seq;
+                    return each_(archive::Counters{PlaceOf(parts->source), std::string(value)});
+                  });
+}
+
+Status RunExport::Events(const AttemptEntry& attempt) {
+  return ScanEach(db_, EventPrefix(run_.number, attempt.number),
+                  [&](std::string_view key, std::string_view value) -> Status {
+                    const auto parts = ParseEventKey(key);
+                    if (!parts) return Malformed("event");
+                    if (!Counted(parts->source, parts->seq)) return OkStatus();
+                    return each_(archive::Record{
+                        archive::RecordKind::kEvent, PlaceOf(parts->source), std::string(value), 0, 0, {}});
+                  });
+}
+
+Status RunExport::Quarantine(const AttemptEntry& attempt, uint32_t rank) {
+  return ScanEach(
+      db_, SourcePrefix(Table::kQuarantine, run_.number, attempt.number, rank),
+      [&](std::string_view key, std::string_view value) -> Status {
+        const auto parts = ParseSourceKey(key);
+        const auto content = ParseQuarantineValue(value);
+        if (!parts || !content) return Malformed("quarantined record");
+        if (!Counted(parts->source, parts->seq)) return OkStatus();
+        return each_(archive::Record{archive::RecordKind::kQuarantined, PlaceOf(parts->source),
+                                     std::string(content->payload), static_cast<uint32_t>(content->type),
+                                     parts->seq, std::string(content->reason)});
+      });
+}
+
+Status RunExport::Marks(const AttemptEntry& attempt) {
+  return ScanEach(db_, UnmergedPrefix(run_.number, attempt.number),
+                  [&](std::string_view key, std::string_view) -> Status {
+                    const auto parts = ParseUnmergedKey(key);
+                    if (!parts) return Malformed("mark");
+                    return each_(archive::Unmerged{attempt.number, parts->step});
+                  });
+}
+
+Status RunExport::GiveFrame(const archive::Place& place, std::string payload) {
+  return each_(archive::Record{archive::RecordKind::kFrame, place, std::move(payload), 0, 0, {}});
+}
+
+bool RunExport::Knows(const SourceId& source) const {
+  const auto attempt = run_.attempts.find(source.attempt);
+  if (attempt == run_.attempts.end()) return false;
+  if (source.rank == kMerged) return source.incarnation == 0;
+  return attempt->second.sources.contains({source.rank, source.incarnation});
+}
+
+bool RunExport::Counted(const SourceId& source, uint64_t seq) const {
+  const auto it = durable_.find(source);
+  return it != durable_.end() && seq <= it->second;
+}
+
+}  // namespace foreshock::store

@@ -1,0 +1,529 @@
+#include "run_import.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "foreshock/server/store/parts.h"
+#include "foreshock/wire/check.h"
+#include "group_reader.h"
+#include "keys.h"
+
+namespace foreshock::store {
+namespace {
+
+constexpr size_t kBytesOfWrite = 4u << 20;
+constexpr size_t kMostNoteBytes = 16u << 20;
+constexpr std::string_view kDone = "done";
+constexpr uint64_t kGroupsBehindImport = 3;
+constexpr std::chrono::milliseconds kWaitForImport{100};
+
+Status Impossible(const std::string& what) { return Status(Code::kInvalidArgument, "archive: " + what); }
+
+Status OutOfOrder(const std::string& what) {
+  return Status(Code::kFailedPrecondition,
+                what + "; import before trainers send to this server, or delete the run here first");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RunImport>> StoreImpl::StartImport(const archive::Begin& begin, int64_t now_unix_ns) {
+  auto import = std::make_unique<RunImportImpl>(this, begin, now_unix_ns);
+  FS_RETURN_IF_ERROR(import->Start());
+  return std::unique_ptr<RunImport>(std::move(import));
+}
+
+Status RunImportImpl::Start() {
+  FS_RETURN_IF_ERROR(wire::CheckName("run", begin_.run));
+  {
+    std::shared_lock lock(store_.registry_mutex_);
+    if (const RunEntry* run = store_.registry_.FindRun(begin_.run)) run_ = run->number;
+  }
+  again_ = run_ != 0 && store_.GetMeta(kImportKind, begin_.run, kDone).ok();
+  return OkStatus();
+}
+
+Status RunImportImpl::Gone() const {
+  return Status(Code::kNotFound, "run: '" + begin_.run + "' was deleted while it was imported");
+}
+
+Status RunImportImpl::CameMeanwhile() const {
+  return OutOfOrder("run '" + begin_.run + "' came to this server, from a trainer, while it was imported");
+}
+
+Status RunImportImpl::StillThere() const {
+  return run_ == 0 || store_.registry_.runs.contains(run_) ? OkStatus() : Gone();
+}
+
+Status RunImportImpl::Add(archive::Entry entry) {
+  if (auto* record = std::get_if<archive::Record>(&entry)) {
+    switch (record->kind) {
+      case archive::RecordKind::kFrame:
+        return AddFrame(*record);
+      case archive::RecordKind::kEvent:
+        return AddEvent(*record);
+      case archive::RecordKind::kQuarantined:
+        return AddQuarantined(*record);
+    }
+  }
+  if (const auto* attempt = std::get_if<archive::Attempt>(&entry)) return AddAttempt(*attempt);
+  if (const auto* process = std::get_if<archive::Process>(&entry)) return AddProcess(*process);
+  if (const auto* mark = std::get_if<archive::Unmerged>(&entry)) return AddMark(*mark);
+  if (auto* note = std::get_if<archive::Note>(&entry)) return AddNote(std::move(*note));
+  if (const auto* counters = std::get_if<archive::Counters>(&entry)) return AddCounters(*counters);
+  return Impossible("a second beginning");
+}
+
+// --- what there is
+
+// One that is not here is entered with its first process: an attempt always has one.
+Status RunImportImpl::AddAttempt(const archive::Attempt& told) {
+  FS_RETURN_IF_ERROR(wire::CheckName("attempt", told.name));
+  if (told.number == 0) return Impossible("an attempt of number 0");
+  Attempt attempt;
+  attempt.told = told;
+  attempt.number = told.number;
+  std::shared_lock lock(store_.registry_mutex_);
+  const auto run = store_.registry_.runs.find(run_);
+  if (run == store_.registry_.runs.end()) {
+    if (run_ != 0) return Gone();
+  } else if (const AttemptEntry* known = run->second.FindAttempt(told.name)) {
+    attempt.number = known->number;
+    attempt.fresh = false;
+  } else {
+    for (const auto& [number, other] : run->second.attempts) {
+      const bool mapped = std::any_of(attempts_.begin(), attempts_.end(),
+                                      [&](const auto& item) { return item.second.number == number; });
+      if (number == told.number || (number < told.number && !mapped))
+        return OutOfOrder("run '" + begin_.run + "': attempt '" + other.name +
+                          "' is here, and the archive's '" + told.name +
+                          "' is older or cannot be told from it");
+    }
+  }
+  attempts_[told.number] = std::move(attempt);
+  return OkStatus();
+}
+
+Status RunImportImpl::AddProcess(const archive::Process& told) {
+  FS_ASSIGN_OR_RETURN(Attempt * attempt, AttemptOf(told.place.attempt));
+  Process process;
+  FS_RETURN_IF_ERROR(Check(told, *attempt, &process.before));
+  process.id = {run_, attempt->number, told.place.rank, told.place.process};
+  std::lock_guard write(store_.write_mutex_);
+  FS_RETURN_IF_ERROR(StillThere());
+  FS_ASSIGN_OR_RETURN(const SourceInfo* here,
+                      FindHere(told.place, *attempt, process.before.hello->incarnation));
+  if (here == nullptr) {
+    process.fresh = true;
+    FS_RETURN_IF_ERROR(Enter(attempt, &process));
+  } else {
+    if (gathered_.contains({run_, attempt->number, told.place.rank}))
+      return Impossible("a process declared behind records of its rank");
+    process.id = here->id;
+    process.before = *here;
+  }
+  processes_[told.place] = std::move(process);
+  return OkStatus();
+}
+
+Status RunImportImpl::Check(const archive::Process& told, const Attempt& attempt, SourceInfo* info) const {
+  FS_ASSIGN_OR_RETURN(wire::Hello hello, wire::DecodeHello(told.hello));
+  FS_RETURN_IF_ERROR(wire::CheckHello(hello));
+  if (hello.run != begin_.run || hello.attempt != attempt.told.name || hello.rank != told.place.rank)
+    return Impossible("a process whose Hello is of another run, attempt or rank");
+  if (told.place.process == 0) return Impossible("a process of number 0");
+  info->hello = std::make_shared<const wire::Hello>(std::move(hello));
+  info->first_unix_ns = info->last_unix_ns = told.first_unix_ns;
+  FS_RETURN_IF_ERROR(DecodeCounters(told.counters, info));
+  return info->durable_seq <= wire::kMaxSeq ? OkStatus() : Impossible("a durable number above 2^63 - 1");
+}
+
+// The process as it is here; nullptr: it is not, and its number is free. With the write mutex, as the next.
+Result<const SourceInfo*> RunImportImpl::FindHere(const archive::Place& place, const Attempt& attempt,
+                                                  uint64_t incarnation) const {
+  if (run_ == 0) {
+    if (store_.registry_.FindRun(begin_.run) != nullptr) return CameMeanwhile();
+    return nullptr;
+  }
+  const AttemptEntry* entry = store_.registry_.FindAttempt(run_, attempt.number);
+  if (entry == nullptr) return nullptr;
+  if (entry->name != attempt.told.name) return CameMeanwhile();
+  if (const SourceInfo* found = entry->FindIncarnation(place.rank, incarnation)) return found;
+  for (auto it = entry->sources.lower_bound({place.rank, 0});
+       it != entry->sources.end() && it->first.first == place.rank; ++it) {
+    const bool mapped = std::any_of(processes_.begin(), processes_.end(),
+                                    [&](const auto& item) { return item.second.id == it->second.id; });
+    if (it->first.second == place.process || (it->first.second < place.process && !mapped))
+      return OutOfOrder("run '" + begin_.run + "': a process of rank " + std::to_string(place.rank) +
+                        " is here that the archive does not have");
+  }
+  return nullptr;
+}
+
+// Enters the process, and run and attempt where they are missing, in one write.
+Status RunImportImpl::Enter(Attempt* attempt, Process* process) {
+  Batch batch;
+  RunEntry run;
+  AttemptEntry entry;
+  const bool new_run = run_ == 0;
+  if (new_run) {
+    run.number = store_.registry_.next_run;
+    run.name = begin_.run;
+    run.first_unix_ns = begin_.first_unix_ns;
+    batch.Put(NextRunKey(), std::to_string(run.number + 1));
+    batch.Put(RunKey(run.number), EncodeRun(run));
+  }
+  const uint32_t run_number = new_run ? run.number : run_;
+  const bool new_attempt = new_run || store_.registry_.FindAttempt(run_number, attempt->number) == nullptr;
+  if (new_attempt) {
+    entry.number = attempt->number;
+    entry.name = attempt->told.name;
+    entry.source = static_cast<wire::AttemptSource>(attempt->told.source);
+    entry.first_unix_ns = attempt->told.first_unix_ns;
+    batch.Put(AttemptKey(run_number, entry.number), EncodeAttempt(entry));
+  } else if (!attempt->fresh && process->before.hello->world_size > 1) {
+    FS_RETURN_IF_ERROR(store_.MarkOldSteps(process->id, &batch));
+  }
+  process->id.run = process->before.id.run = run_number;
+  process->before.id = process->id;
+  batch.Put(SourceKey(Table::kSource, process->id), EncodeSource(process->before));
+  batch.Put(SourceKey(Table::kCounters, process->id), EncodeCounters(process->before));
+  FS_RETURN_IF_ERROR(store_.db_->Write(batch, true));
+  std::unique_lock lock(store_.registry_mutex_);
+  if (new_run) {
+    store_.registry_.next_run = run.number + 1;
+    store_.registry_.runs[run.number] = std::move(run);
+  }
+  RunEntry& there = store_.registry_.runs[run_number];
+  if (new_attempt) there.attempts[entry.number] = std::move(entry);
+  there.attempts[attempt->number].sources[{process->id.rank, process->id.incarnation}] = process->before;
+  run_ = run_number;
+  return OkStatus();
+}
+
+Result<RunImportImpl::Attempt*> RunImportImpl::AttemptOf(uint32_t number) {
+  const auto it = attempts_.find(number);
+  if (it == attempts_.end()) return Impossible("of an attempt not declared");
+  return &it->second;
+}
+
+Result<RunImportImpl::Process*> RunImportImpl::Of(const archive::Place& place) {
+  const auto it = processes_.find(place);
+  if (it == processes_.end()) return Impossible("of a process not declared");
+  FS_RETURN_IF_ERROR(GatherRank(place));
+  return &it->second;
+}
+
+// --- what is here already
+
+Status RunImportImpl::GatherRank(const archive::Place& place) {
+  FS_ASSIGN_OR_RETURN(const Attempt* attempt, AttemptOf(place.attempt));
+  const FramesOf rank{run_, attempt->number, place.rank};
+  if (!gathered_.insert(rank).second || attempt->fresh) return OkStatus();
+  std::map<uint32_t, Process*> known;
+  for (auto it = processes_.lower_bound({place.attempt, place.rank, 0});
+       it != processes_.end() && it->first.attempt == place.attempt && it->first.rank == place.rank; ++it) {
+    if (!it->second.fresh) known[it->second.id.incarnation] = &it->second;
+  }
+  if (known.empty()) return OkStatus();
+  const auto of = [&](uint32_t incarnation) {
+    const auto it = known.find(incarnation);
+    return it == known.end() ? nullptr : it->second;
+  };
+  FS_ASSIGN_OR_RETURN(const Layouts::Look look, store_.layouts_.See(rank));
+  for (const auto& [incarnation, process] : known) {
+    const auto counters = look.view.Get(SourceKey(Table::kCounters, process->id));
+    if (counters.ok()) FS_RETURN_IF_ERROR(DecodeCounters(*counters, &process->seen));
+  }
+  FS_RETURN_IF_ERROR(Gather(look, rank, of));
+  return GatherOthers(look.view, rank, of);
+}
+
+Status RunImportImpl::Gather(const Layouts::Look& look, const FramesOf& rank,
+                             const std::function<Process*(uint32_t)>& of) {
+  for (const SealedGroup& group : *look.groups) {
+    Process* process = of(group.incarnation);
+    if (process == nullptr) continue;
+    FS_ASSIGN_OR_RETURN(const GroupReader reader, GroupReader::Open(look.view, rank, group));
+    for (const int64_t seq : reader.rows().seqs) process->sealed.Add(static_cast<uint64_t>(seq));
+    for (const int64_t step : reader.rows().steps) process->steps.Add(step);
+    process->frames += reader.rows().size();
+  }
+  const auto scan = [&](Table table, auto parse) {
+    return look.view.Scan(SourcePrefix(table, rank.run, rank.attempt, rank.rank), {},
+                          [&](std::string_view key, std::string_view) {
+                            const auto parts = parse(key);
+                            Process* process = parts ? of(parts->source.incarnation) : nullptr;
+                            if (process == nullptr) return true;
+                            process->raw.Add(parts->seq);
+                            process->steps.Add(parts->step);
+                            ++process->frames;
+                            return true;
+                          });
+  };
+  FS_RETURN_IF_ERROR(scan(Table::kFrame, ParseFrameKey));
+  return scan(Table::kKept, ParseKeptKey);
+}
+
+Status RunImportImpl::GatherOthers(const Database::View& view, const FramesOf& rank,
+                                   const std::function<Process*(uint32_t)>& of) {
+  const auto take = [&](const std::optional<FrameKeyParts>& parts, uint64_t Process::*counter) {
+    Process* process = parts && parts->source.rank == rank.rank ? of(parts->source.incarnation) : nullptr;
+    if (process == nullptr) return true;
+    process->others.Add(parts->seq);
+    ++(process->*counter);
+    return true;
+  };
+  FS_RETURN_IF_ERROR(view.Scan(
+      EventPrefix(rank.run, rank.attempt), {},
+      [&](std::string_view key, std::string_view) { return take(ParseEventKey(key), &Process::events); }));
+  return view.Scan(SourcePrefix(Table::kQuarantine, rank.run, rank.attempt, rank.rank), {},
+                   [&](std::string_view key, std::string_view) {
+                     return take(ParseSourceKey(key), &Process::quarantined);
+                   });
+}
+
+Status RunImportImpl::GatherMerged(Attempt* attempt) {
+  if (attempt->merged) return OkStatus();
+  attempt->merged.emplace();
+  if (attempt->fresh) return OkStatus();
+  const FramesOf merged{run_, attempt->number, kMerged};
+  FS_ASSIGN_OR_RETURN(const Layouts::Look look, store_.layouts_.See(merged));
+  for (const SealedGroup& group : *look.groups) {
+    FS_ASSIGN_OR_RETURN(const GroupReader reader, GroupReader::Open(look.view, merged, group));
+    for (const int64_t step : reader.rows().steps) attempt->merged->Add(step);
+  }
+  const auto scan = [&](Table table, auto parse) {
+    return look.view.Scan(SourcePrefix(table, merged.run, merged.attempt, merged.rank), {},
+                          [&](std::string_view key, std::string_view) {
+                            if (const auto parts = parse(key)) attempt->merged->Add(parts->step);
+                            return true;
+                          });
+  };
+  FS_RETURN_IF_ERROR(scan(Table::kFrame, ParseFrameKey));
+  return scan(Table::kKept, ParseKeptKey);
+}
+
+// --- records
+
+bool RunImportImpl::HasFrame(const Process& process, const wire::Frame& frame) const {
+  return process.raw.Contains(frame.seq) ||
+         (frame.seq >= frame.part && process.sealed.Contains(frame.seq - frame.part));
+}
+
+Status RunImportImpl::AddFrame(const archive::Record& record) {
+  Result<wire::Frame> decoded = wire::DecodeFrame(record.payload);
+  if (!decoded.ok()) return Impossible("a frame that cannot be read: " + decoded.status().message());
+  auto frame = std::make_shared<const wire::Frame>(std::move(decoded).value());
+  if (record.place.rank == kMerged) return AddMerged(record, frame);
+  FS_RETURN_IF_ERROR(wire::CheckSeq(frame->seq));
+  FS_ASSIGN_OR_RETURN(Process * process, Of(record.place));
+  if (HasFrame(*process, *frame)) {
+    ++outcome_.known.frames;
+    return OkStatus();
+  }
+  const SourceId& id = process->id;
+  FS_ASSIGN_OR_RETURN(const Attempt* attempt, AttemptOf(record.place.attempt));
+  // Of a step that its process sent twice the later one holds: one that comes here second although it was
+  // sent first is put behind all that is closed.
+  const bool earlier =
+      !process->fresh && process->steps.Contains(frame->step) && frame->seq < process->before.durable_seq;
+  if (earlier) {
+    pending_->kept.insert({id.run, id.attempt, id.rank});
+    pending_->batch.Put(FrameKey(Table::kKept, id, frame->step, frame->seq), KeptValue(0, record.payload));
+  } else {
+    PutFrame(FrameKey(id, frame->step, frame->seq), record.payload, id, frame);
+  }
+  if (!process->fresh) process->steps.Add(frame->step);
+  process->raw.Add(frame->seq);
+  ++process->frames;
+  ++process->added;
+  ++outcome_.added.frames;
+  if (!attempt->fresh && store_.WorldOf(id) > 1)
+    pending_->marks.push_back(UnmergedKey(id.run, id.attempt, frame->step));
+  return WriteWhenFull(record.payload.size());
+}
+
+Status RunImportImpl::AddMerged(const archive::Record& record,
+                                const std::shared_ptr<const wire::Frame>& frame) {
+  FS_ASSIGN_OR_RETURN(Attempt * attempt, AttemptOf(record.place.attempt));
+  const SourceId id{run_, attempt->number, kMerged, 0};
+  if (record.place.process != 0) return Impossible("a merged frame of a process");
+  if (store_.WorldOf(id) <= 1) return Impossible("a merged frame of a world of one rank");
+  FS_RETURN_IF_ERROR(GatherMerged(attempt));
+  if (attempt->merged->Contains(frame->step)) {
+    ++outcome_.known.merged_frames;
+    return OkStatus();
+  }
+  attempt->merged->Add(frame->step);
+  ++outcome_.added.merged_frames;
+  PutFrame(FrameKey(id, frame->step, 0), record.payload, id, frame);
+  return WriteWhenFull(record.payload.size());
+}
+
+void RunImportImpl::PutFrame(const std::string& key, std::string_view value, const SourceId& id,
+                             std::shared_ptr<const wire::Frame> frame) {
+  pending_->batch.Put(key, value);
+  pending_->frames.emplace_back(FramesOf{id.run, id.attempt, id.rank}, frame->step);
+  const uint64_t seq = id.rank == kMerged ? 0 : frame->seq;
+  const int64_t step = frame->step;
+  pending_->decoded.emplace_back(id, step, seq, std::move(frame));
+}
+
+Status RunImportImpl::AddEvent(const archive::Record& record) {
+  const Result<wire::Event> event = wire::DecodeEvent(record.payload);
+  if (!event.ok()) return Impossible("an event that cannot be read: " + event.status().message());
+  FS_RETURN_IF_ERROR(wire::CheckSeq(event->seq));
+  FS_ASSIGN_OR_RETURN(Process * process, Of(record.place));
+  if (process->others.Contains(event->seq)) {
+    ++outcome_.known.events;
+    return OkStatus();
+  }
+  process->others.Add(event->seq);
+  ++process->events;
+  ++process->added;
+  ++outcome_.added.events;
+  pending_->batch.Put(EventKey(process->id, event->step, event->seq), record.payload);
+  return WriteWhenFull(record.payload.size());
+}
+
+Status RunImportImpl::AddQuarantined(const archive::Record& record) {
+  FS_RETURN_IF_ERROR(wire::CheckSeq(record.seq));
+  if (record.type == 0 || record.type > wire::kLastRecordType) return Impossible("a record of no type");
+  FS_ASSIGN_OR_RETURN(Process * process, Of(record.place));
+  if (process->others.Contains(record.seq)) {
+    ++outcome_.known.quarantined;
+    return OkStatus();
+  }
+  process->others.Add(record.seq);
+  ++process->quarantined;
+  ++process->added;
+  ++outcome_.added.quarantined;
+  pending_->batch.Put(
+      QuarantineKey(process->id, record.seq),
+      QuarantineValue(static_cast<wire::RecordType>(record.type), record.reason, record.payload));
+  return WriteWhenFull(record.payload.size());
+}
+
+Status RunImportImpl::AddMark(const archive::Unmerged& mark) {
+  FS_ASSIGN_OR_RETURN(const Attempt* attempt, AttemptOf(mark.attempt));
+  if (store_.WorldOf({run_, attempt->number, 0, 0}) <= 1) return OkStatus();
+  pending_->marks.push_back(UnmergedKey(run_, attempt->number, mark.step));
+  return WriteWhenFull(0);
+}
+
+// What is here of a name stays, unless the run is imported for the first time: what was judged with its past
+// knows more than what was judged without. Written at the end, with the news of it.
+Status RunImportImpl::AddNote(archive::Note note) {
+  if (!note.of_run) return Impossible("a note of the server");
+  if (note.kind.empty() || note.kind.size() > 64 || note.kind == kImportKind || note.key.size() > 0xFFFF ||
+      note.value.size() > kMostNoteBytes)
+    return Impossible("a note of kind '" + note.kind + "' that cannot be kept");
+  MetaEntry entry{std::move(note.kind), begin_.run, std::move(note.key), std::move(note.value)};
+  const Result<std::string> here = store_.GetMeta(entry.kind, entry.run, entry.key);
+  if (here.ok() && (again_ || *here == entry.value)) {
+    ++outcome_.known.notes;
+    return OkStatus();
+  }
+  ++outcome_.added.notes;
+  last_.push_back(std::move(entry));
+  return OkStatus();
+}
+
+// --- counters
+
+SourceInfo RunImportImpl::Settled(const Process& process, const SourceInfo& here,
+                                  const SourceInfo& told) const {
+  SourceInfo out = here;
+  out.durable_seq = std::max(here.durable_seq, told.durable_seq);
+  out.last_unix_ns = std::max(here.last_unix_ns, told.last_unix_ns);
+  out.last_sent_unix_ns = std::max(here.last_sent_unix_ns, told.last_sent_unix_ns);
+  if (told.first_step)
+    out.first_step = std::min(here.first_step.value_or(*told.first_step), *told.first_step);
+  if (told.last_step) out.last_step = std::max(here.last_step.value_or(*told.last_step), *told.last_step);
+  if (!here.goodbye) out.goodbye = told.goodbye;
+  if (process.fresh) {
+    // As the archive counts, and what came to this server meanwhile.
+    const auto add = [&](uint64_t SourceInfo::*field) {
+      out.*field = told.*field + (here.*field - process.before.*field);
+    };
+    for (const auto field : {&SourceInfo::frames, &SourceInfo::events, &SourceInfo::duplicates,
+                             &SourceInfo::dropped, &SourceInfo::gaps, &SourceInfo::quarantined})
+      add(field);
+    if (here.durable_seq == process.before.durable_seq) out.clock_skew_ns = told.clock_skew_ns;
+    return out;
+  }
+  // What was seen here and added, and what came to this server since the look.
+  out.frames = std::max({here.frames, told.frames, process.frames + (here.frames - process.seen.frames)});
+  out.events = std::max({here.events, told.events, process.events + (here.events - process.seen.events)});
+  out.quarantined = std::max({here.quarantined, told.quarantined,
+                              process.quarantined + (here.quarantined - process.seen.quarantined)});
+  out.dropped = std::max(here.dropped, told.dropped);
+  // What was missing here may have come.
+  const uint64_t known = out.frames + out.events + out.quarantined + out.dropped + (out.goodbye ? 1 : 0);
+  const uint64_t missing = out.durable_seq > known ? out.durable_seq - known : 0;
+  out.gaps = std::min(std::max(here.gaps, told.gaps), missing);
+  return out;
+}
+
+Status RunImportImpl::AddCounters(const archive::Counters& counters) {
+  SourceInfo told;
+  FS_RETURN_IF_ERROR(DecodeCounters(counters.counters, &told));
+  FS_ASSIGN_OR_RETURN(const Process* process, Of(counters.place));
+  if (told.durable_seq > wire::kMaxSeq) return Impossible("a durable number above 2^63 - 1");
+  FS_RETURN_IF_ERROR(Write());  // what is counted comes first
+  std::lock_guard write(store_.write_mutex_);
+  FS_RETURN_IF_ERROR(StillThere());
+  const SourceInfo* here = store_.registry_.FindSource(process->id);  // nobody writes to it beside us
+  if (here == nullptr) return Impossible("of a process that is gone");
+  SourceInfo settled = Settled(*process, *here, told);
+  if (EncodeCounters(settled) == EncodeCounters(*here)) return OkStatus();
+  Batch batch;
+  batch.Put(SourceKey(Table::kCounters, process->id), EncodeCounters(settled));
+  FS_RETURN_IF_ERROR(store_.db_->Write(batch, true));
+  std::unique_lock lock(store_.registry_mutex_);
+  *store_.registry_.FindSource(process->id) = std::move(settled);
+  return OkStatus();
+}
+
+// --- writing
+
+Status RunImportImpl::WriteWhenFull(size_t bytes) {
+  pending_->bytes += bytes + 64;
+  return pending_->bytes < kBytesOfWrite ? OkStatus() : Write();
+}
+
+Status RunImportImpl::Write() {
+  if (pending_->bytes == 0) return OkStatus();
+  const StoreOptions& options = store_.options_;
+  if (store_.sealer_ != nullptr &&
+      store_.most_open_ >= kGroupsBehindImport * options.seal_steps + options.keep_open_steps)
+    store_.sealer_->WaitUntilIdle(kWaitForImport);
+  std::lock_guard write(store_.write_mutex_);
+  FS_RETURN_IF_ERROR(StillThere());
+  store_.most_open_ = 0;
+  for (const std::string& mark : pending_->marks) pending_->batch.Put(mark, {});
+  for (const auto& [source, step] : pending_->frames) store_.WillAppend(source, step);
+  for (const FramesOf& source : pending_->kept) store_.layouts_.WillKeep(source);
+  FS_RETURN_IF_ERROR(store_.db_->Write(pending_->batch, true));
+  for (const std::string& mark : pending_->marks) store_.marks_[mark] = store_.stamp_ + 1;
+  ++store_.stamp_;
+  if (store_.sealer_ != nullptr) {
+    for (const auto& [id, step, seq, frame] : pending_->decoded)
+      store_.recent_.Add(id, step, seq, frame, MemoryOf(*frame));
+  }
+  pending_ = std::make_unique<Pending>();
+  return OkStatus();
+}
+
+Result<RunImport::Outcome> RunImportImpl::Finish() {
+  if (run_ == 0) return Impossible("holds no process");
+  FS_RETURN_IF_ERROR(Write());
+  last_.push_back({kImportKind, begin_.run, std::string(kDone), std::to_string(now_unix_ns_)});
+  std::lock_guard write(store_.write_mutex_);
+  FS_RETURN_IF_ERROR(StillThere());
+  FS_RETURN_IF_ERROR(store_.PutMeta(last_));
+  store_.observers_.Each([&](Observer& observer) { observer.OnRunImported(begin_.run); });
+  return outcome_;
+}
+
+}  // namespace foreshock::store

@@ -1,0 +1,415 @@
+// A run from one store into another: everything bit for bit, again without effect, in pieces and beside live
+// senders.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "foreshock/archive/entry.h"
+#include "foreshock/server/store/check.h"
+#include "foreshock/server/store/store.h"
+#include "store_test_support.h"
+
+namespace foreshock::store {
+namespace {
+
+using test::Folder;
+using test::HeadSeries;
+using test::HelloOf;
+using test::Records;
+
+std::unique_ptr<Store> OpenAt(const Folder& folder, uint32_t seal_steps = 64) {
+  StoreOptions options;
+  options.folder = folder.path() + "/store";
+  options.seal_steps = seal_steps;
+  auto store = Store::Open(options);
+  EXPECT_TRUE(store.ok()) << store.status().ToString();
+  return std::move(store).value();
+}
+
+wire::Frame HeadsFrame(int64_t step, uint32_t seed) {
+  std::mt19937 random(seed + static_cast<uint32_t>(step));
+  wire::Frame frame;
+  frame.step = step;
+  frame.time_unix_ns = static_cast<uint64_t>(step) * 1000;
+  for (uint32_t layer = 0; layer < 2; ++layer) {
+    std::vector<float> values;
+    for (int head = 0; head < 4; ++head) {
+      const uint32_t bits = random();  // NaN and infinities with their payloads among them
+      float value = 0;
+      std::memcpy(&value, &bits, sizeof value);
+      values.push_back(value);
+    }
+    frame.series.push_back(HeadSeries(kLogitMax, layer, values));
+  }
+  return frame;
+}
+
+std::vector<archive::Entry> Exported(const Store& store, const std::string& run) {
+  std::vector<archive::Entry> entries;
+  const Status status = store.ExportRun(run, [&](archive::Entry entry) {
+    entries.push_back(std::move(entry));
+    return OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return entries;
+}
+
+archive::Begin BeginOf(const std::string& run) { return {run, 11, 12, "test"}; }
+
+Result<RunImport::Outcome> Import(Store& store, const std::string& run,
+                                  const std::vector<archive::Entry>& entries, size_t most = SIZE_MAX) {
+  FS_ASSIGN_OR_RETURN(auto import, store.StartImport(BeginOf(run), 13));
+  for (size_t i = 0; i < std::min(most, entries.size()); ++i) FS_RETURN_IF_ERROR(import->Add(entries[i]));
+  if (most < entries.size()) return Status(Code::kUnavailable, "broken off");
+  return import->Finish();
+}
+
+// Every frame as it is stored, of each rank and merged, by attempt, rank, incarnation and number.
+using Everything = std::map<std::tuple<std::string, uint32_t, uint32_t, int64_t, uint64_t>, std::string>;
+Everything AllFrames(const Store& store, const std::string& run) {
+  Everything all;
+  const auto info = store.GetRun(run);
+  EXPECT_TRUE(info.ok());
+  for (const AttemptInfo& attempt : info->attempts) {
+    std::set<uint32_t> ranks = {kMerged};
+    for (const SourceInfo& source : attempt.sources) ranks.insert(source.id.rank);
+    for (const uint32_t rank : ranks) {
+      FrameQuery query{.run = run, .attempt = attempt.attempt, .rank = rank};
+      query.every_incarnation = true;
+      EXPECT_TRUE(
+          store
+              .ReadFrames(
+                  query,
+                  [&](StoredFrame stored) {
+                    all[{attempt.attempt, rank, stored.incarnation, stored.frame.step, stored.frame.seq}] =
+                        wire::Encode(stored.frame);
+                    return true;
+                  })
+              .ok());
+    }
+  }
+  return all;
+}
+
+// What is counted of every process.
+std::vector<std::string> AllSources(const Store& store, const std::string& run) {
+  std::vector<std::string> all;
+  for (const AttemptInfo& attempt : store.GetRun(run)->attempts) {
+    all.push_back(attempt.attempt + " " + std::to_string(attempt.number) + " " +
+                  std::to_string(attempt.first_unix_ns));
+    for (const SourceInfo& s : attempt.sources) {
+      std::string line = wire::Encode(*s.hello);
+      for (const uint64_t number :
+           {s.durable_seq, s.frames, s.events, s.duplicates, s.dropped, s.gaps, s.quarantined})
+        line += " " + std::to_string(number);
+      line += " " + std::to_string(s.clock_skew_ns) + " " + std::to_string(s.first_unix_ns) + " " +
+              std::to_string(s.last_unix_ns) + " " + std::to_string(s.last_step.value_or(-1)) +
+              (s.goodbye ? wire::Encode(*s.goodbye) : "");
+      all.push_back(std::move(line));
+    }
+  }
+  return all;
+}
+
+class RunArchive : public testing::Test {
+ protected:
+  RunArchive() : a_(OpenAt(from_)), b_(OpenAt(to_)) {}
+
+  static SourceId Say(Store& store, const test::HelloFields& fields, const std::string& run = "gpt") {
+    auto hello = HelloOf(run, fields);
+    hello.host = "node";
+    hello.labels["team"] = "blue";
+    const auto source = store.OpenSource(hello, 100);
+    EXPECT_TRUE(source.ok());
+    return source->id;
+  }
+  static void Put(Store& store, Records&& records) {
+    const auto outcome = store.AppendRecords(records.list);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  }
+  // Steps [from, to) of a rank, numbered from its step on; a merged frame each where asked for.
+  static void Steps(Store& store, const SourceId& id, int64_t from, int64_t to) {
+    for (int64_t step = from; step < to; ++step) {
+      wire::Frame frame = HeadsFrame(step, id.rank);
+      Records one(id, static_cast<uint64_t>(step + 1));
+      one.Frame(std::move(frame));
+      Put(store, std::move(one));
+    }
+  }
+  static void Merge(Store& store, const SourceId& id, int64_t from, int64_t to) {
+    for (int64_t step = from; step < to; ++step) {
+      auto frame = std::make_shared<const wire::Frame>(HeadsFrame(step, 99));
+      ASSERT_TRUE(store.PutMerged(id, frame, false, store.Stamp()).ok());
+    }
+  }
+  void ExpectSame() {
+    EXPECT_EQ(AllFrames(*a_, "gpt"), AllFrames(*b_, "gpt"));
+    EXPECT_EQ(AllSources(*a_, "gpt"), AllSources(*b_, "gpt"));
+  }
+
+  Folder from_, to_;
+  std::unique_ptr<Store> a_, b_;
+};
+
+TEST_F(RunArchive, EverythingBitForBitAndAgainWithoutEffect) {
+  std::vector<SourceId> ranks;
+  for (uint32_t rank = 0; rank < 4; ++rank)
+    ranks.push_back(Say(*a_, {.rank = rank, .world_size = 4, .incarnation = 70 + rank}));
+  for (const SourceId& id : ranks) Steps(*a_, id, 0, 300);
+  Merge(*a_, ranks[0], 0, 290);  // ten wait to be merged
+  ASSERT_TRUE(a_->Settle().ok());
+  for (const SourceId& id : ranks) Steps(*a_, id, 300, 310);
+  Put(*a_, std::move(Records(ranks[0], 311).Event(309, wire::EventKind::kCheckpoint, "ckpt/309")));
+  // A second attempt of one rank that goes back, and is sealed in part.
+  const SourceId second = Say(*a_, {.attempt = "again", .incarnation = 5});
+  Steps(*a_, second, 200, 320);
+  const MetaEntry alert{"alert", "gpt", "id", "{\"alert\":1}"};
+  ASSERT_TRUE(a_->PutMeta({&alert, 1}).ok());
+  ASSERT_GT(a_->stats().sealed_frames, 1000u);
+
+  const auto entries = Exported(*a_, "gpt");
+  const auto outcome = Import(*b_, "gpt", entries);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_EQ(outcome->added.frames, 4u * 310 + 120);
+  EXPECT_EQ(outcome->added.merged_frames, 290u);
+  EXPECT_EQ(outcome->added.events, 1u);
+  EXPECT_EQ(outcome->known.frames, 0u);
+  ExpectSame();
+  EXPECT_EQ(*b_->GetMeta("alert", "gpt", "id"), alert.value);
+  EXPECT_EQ(b_->ReadEvents("gpt", "1")->size(), 1u);
+  EXPECT_EQ(b_->UnmergedSteps()->size(), a_->UnmergedSteps()->size());
+  EXPECT_EQ(b_->UnmergedSteps()->size(), 20u);
+  ASSERT_TRUE(b_->Settle().ok());
+  ExpectSame();
+
+  const auto again = Import(*b_, "gpt", entries);
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  EXPECT_EQ(again->added.frames + again->added.merged_frames + again->added.events + again->added.notes, 0u);
+  EXPECT_EQ(again->known.frames, 4u * 310 + 120);
+  ExpectSame();
+  EXPECT_EQ(b_->UnmergedSteps()->size(), 20u);
+  // What was sealed over there is the same archive here.
+  EXPECT_EQ(Exported(*b_, "gpt").size(), entries.size());
+
+  b_.reset();
+  const auto check = CheckStore({.folder = to_.path() + "/store"});
+  ASSERT_TRUE(check.ok());
+  EXPECT_EQ(check->faults, 0u) << (check->first_faults.empty() ? "" : check->first_faults[0]);
+  b_ = OpenAt(to_);
+  ExpectSame();
+}
+
+TEST_F(RunArchive, ItsSenderIsToldWhatIsThereAndRepeatsNothing) {
+  const SourceId id = Say(*a_, {.incarnation = 9});
+  Steps(*a_, id, 0, 100);
+  ASSERT_TRUE(Import(*b_, "gpt", Exported(*a_, "gpt")).ok());
+  auto hello = HelloOf("gpt", {.incarnation = 9});
+  const auto there = b_->OpenSource(hello, 200);
+  ASSERT_TRUE(there.ok());
+  EXPECT_EQ(there->durable_seq, 100u);
+  Records more(there->id, 91);  // from 91 on: ten come again
+  for (int64_t step = 90; step < 130; ++step) more.Frame(HeadsFrame(step, 0));
+  const auto outcomes = b_->AppendRecords(more.list);
+  ASSERT_TRUE(outcomes.ok());
+  EXPECT_EQ(std::count(outcomes->begin(), outcomes->end(), AppendOutcome::kDuplicate), 10);
+  EXPECT_EQ(AllFrames(*b_, "gpt").size(), 2u * 130);  // as rank 0 and as merged
+  EXPECT_EQ(b_->GetRun("gpt")->newest().sources[0].gaps, 0u);
+}
+
+TEST_F(RunArchive, WhatCameLaterIsAddedByALaterArchive) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 100);
+  ASSERT_TRUE(Import(*b_, "gpt", Exported(*a_, "gpt")).ok());
+  Steps(*a_, id, 100, 250);
+  const auto outcome = Import(*b_, "gpt", Exported(*a_, "gpt"));
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->added.frames, 150u);
+  EXPECT_EQ(outcome->known.frames, 100u);
+  ExpectSame();
+}
+
+TEST_F(RunArchive, TheSenderWentOnHereFirst) {
+  const SourceId id = Say(*a_, {.world_size = 2, .incarnation = 4});
+  const SourceId other = Say(*a_, {.rank = 1, .world_size = 2, .incarnation = 5});
+  for (const SourceId& rank : {id, other}) Steps(*a_, rank, 0, 200);
+  Merge(*a_, id, 0, 200);
+  const SourceId there = Say(*b_, {.world_size = 2, .incarnation = 4});
+  Steps(*b_, there, 200, 400);
+  EXPECT_EQ(b_->GetSource(there)->gaps, 200u);
+  ASSERT_TRUE(b_->Settle().ok());
+  const auto outcome = Import(*b_, "gpt", Exported(*a_, "gpt"));
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_EQ(outcome->added.frames, 400u);
+  const auto source = b_->GetSource(there);
+  EXPECT_EQ(source->durable_seq, 400u);
+  EXPECT_EQ(source->frames, 400u);
+  EXPECT_EQ(source->gaps, 0u);
+  // Ranks' frames came to an attempt that was here: their steps are merged anew.
+  EXPECT_EQ(b_->UnmergedSteps()->size(), 400u);
+  const Everything all = AllFrames(*b_, "gpt");
+  for (const auto& [key, frame] : AllFrames(*a_, "gpt")) EXPECT_EQ(all.at(key), frame);
+}
+
+TEST_F(RunArchive, BrokenOffAnywhereAndBegunAgain) {
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    const SourceId id = Say(*a_, {.rank = rank, .world_size = 2, .incarnation = 7 + rank});
+    Steps(*a_, id, 0, 90);
+    if (rank == 1) Merge(*a_, id, 0, 90);
+  }
+  const auto entries = Exported(*a_, "gpt");
+  std::mt19937 random(3);
+  for (int round = 0; round < 6; ++round) {
+    const Folder folder;
+    auto store = OpenAt(folder);
+    for (int i = 0; i < 3; ++i) EXPECT_FALSE(Import(*store, "gpt", entries, random() % entries.size()).ok());
+    store.reset();
+    store = OpenAt(folder);
+    ASSERT_TRUE(Import(*store, "gpt", entries).ok());
+    EXPECT_EQ(AllFrames(*a_, "gpt"), AllFrames(*store, "gpt"));
+    for (size_t i = 0; i < 2; ++i) {
+      const SourceInfo &there = store->GetRun("gpt")->newest().sources[i],
+                       &here = a_->GetRun("gpt")->newest().sources[i];
+      EXPECT_EQ(there.durable_seq, here.durable_seq);
+      EXPECT_EQ(there.frames, here.frames);
+      EXPECT_EQ(there.gaps, here.gaps);
+    }
+  }
+}
+
+TEST_F(RunArchive, FieldsOfANewerSenderAndPartsStayAsTheyCame) {
+  const SourceId id = Say(*a_, {});
+  Records records(id);
+  for (int64_t step = 0; step < 200; ++step) records.Frame(HeadsFrame(step, 1));
+  for (size_t i = 0; i < records.list.size(); i += 3)
+    records.list[i].payload += std::string("\xf2\x3f\x02hi", 5);
+  ASSERT_TRUE(a_->AppendRecords(records.list).ok());
+  wire::Frame large = HeadsFrame(200, 1);
+  for (uint32_t layer = 2; layer < 40; ++layer)
+    large.series.push_back(HeadSeries(kLogitMax, layer, {1, 2, 3, 4}));
+  large.seq = 201;
+  Records parts(id, 201);
+  for (wire::Frame& part : wire::SplitFrame(large, 300)) parts.Frame(std::move(part));
+  ASSERT_GT(parts.list.size(), 2u);
+  ASSERT_TRUE(a_->AppendRecords(parts.list).ok());
+  const auto payloads = [](const Store& store) {
+    std::vector<std::string> all;
+    for (const archive::Entry& entry : Exported(store, "gpt")) {
+      if (const auto* record = std::get_if<archive::Record>(&entry)) all.push_back(record->payload);
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  const auto before = payloads(*a_);
+  ASSERT_TRUE(Import(*b_, "gpt", Exported(*a_, "gpt")).ok());
+  EXPECT_EQ(payloads(*b_), before);
+  ASSERT_TRUE(a_->Settle().ok());
+  const auto sealed = payloads(*a_);
+  EXPECT_EQ(std::count_if(sealed.begin(), sealed.end(), [](const auto& p) { return p.ends_with("hi"); }), 67);
+  ASSERT_TRUE(b_->Settle().ok());
+  EXPECT_EQ(payloads(*b_), sealed);
+  // Parts here, the whole frame there.
+  const auto again = Import(*b_, "gpt", Exported(*a_, "gpt"));
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->added.frames, 0u);
+}
+
+TEST_F(RunArchive, WhatIsHereFromOthersIsNotBroughtIntoAWrongOrder) {
+  const SourceId first = Say(*a_, {.attempt = "one", .incarnation = 1});
+  Steps(*a_, first, 0, 5);
+  const SourceId second = Say(*a_, {.attempt = "two", .incarnation = 2});
+  Steps(*a_, second, 5, 9);
+  const SourceId there = Say(*b_, {.attempt = "two", .incarnation = 2});
+  Steps(*b_, there, 9, 12);
+  const auto entries = Exported(*a_, "gpt");
+  EXPECT_EQ(Import(*b_, "gpt", entries).status().code(), Code::kFailedPrecondition);
+  ASSERT_TRUE(b_->DeleteRun("gpt").ok());
+  ASSERT_TRUE(Import(*b_, "gpt", entries).ok());
+  ExpectSame();
+}
+
+TEST_F(RunArchive, WhatNoServerCanHaveHadIsRefused) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 3);
+  const auto good = Exported(*a_, "gpt");
+  const auto code = [&](auto change) {
+    auto entries = good;
+    for (archive::Entry& entry : entries) change(entry);
+    const Folder folder;
+    const auto store = OpenAt(folder);
+    const Code code = Import(*store, "gpt", entries).status().code();
+    for (const RunInfo& run : store->ListRuns()) EXPECT_FALSE(run.attempts.empty());
+    return code;
+  };
+  EXPECT_EQ(code([](archive::Entry&) {}), Code::kOk);
+  EXPECT_EQ(code([](archive::Entry& e) {
+              if (auto* a = std::get_if<archive::Attempt>(&e)) a->name = "/x";
+            }),
+            Code::kInvalidArgument);
+  EXPECT_EQ(code([](archive::Entry& e) {
+              if (auto* p = std::get_if<archive::Process>(&e)) p->hello = "nonsense";
+            }),
+            Code::kInvalidArgument);
+  EXPECT_EQ(code([](archive::Entry& e) {
+              if (auto* p = std::get_if<archive::Process>(&e)) p->hello = wire::Encode(HelloOf("another"));
+            }),
+            Code::kInvalidArgument);
+  EXPECT_EQ(code([](archive::Entry& e) {
+              if (auto* r = std::get_if<archive::Record>(&e)) r->payload = "\x08";
+            }),
+            Code::kInvalidArgument);
+  EXPECT_EQ(code([](archive::Entry& e) {
+              if (auto* r = std::get_if<archive::Record>(&e))
+                r->payload = wire::Encode(wire::Frame());  // of number 0
+            }),
+            Code::kInvalidArgument);
+  EXPECT_EQ(code([](archive::Entry& e) {
+              if (auto* r = std::get_if<archive::Record>(&e)) r->place = {1, archive::kMergedRank, 0};
+            }),
+            Code::kInvalidArgument);
+  EXPECT_EQ(Import(*b_, "/gpt", good).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(Import(*b_, "empty", {}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(b_->CountRuns(), 0u);
+  EXPECT_EQ(a_->ExportRun("nobody", [](archive::Entry) { return OkStatus(); }).code(), Code::kNotFound);
+  EXPECT_EQ(a_->ExportRun("gpt", [](archive::Entry) { return Status(Code::kIo, "full"); }).code(), Code::kIo);
+}
+
+TEST_F(RunArchive, DeletedWhileItIsImported) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 3);
+  const auto entries = Exported(*a_, "gpt");
+  auto import = *b_->StartImport(BeginOf("gpt"), 1);
+  for (const archive::Entry& entry : entries) {
+    if (std::holds_alternative<archive::Counters>(entry)) break;
+    ASSERT_TRUE(import->Add(entry).ok());
+  }
+  ASSERT_TRUE(b_->DeleteRun("gpt").ok());
+  EXPECT_EQ(import->Finish().status().code(), Code::kNotFound);
+  EXPECT_EQ(b_->CountRuns(), 0u);
+}
+
+class Hears final : public Observer {
+ public:
+  void OnFrame(const Origin&, const std::shared_ptr<const wire::Frame>&) override { ++frames; }
+  void OnSource(const Origin&, const wire::Hello&) override { ++sources; }
+  void OnRunImported(const std::string& run) override { imported.push_back(run); }
+  int frames = 0, sources = 0;
+  std::vector<std::string> imported;
+};
+
+TEST_F(RunArchive, ObserversHearOfItOnce) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 30);
+  Hears hears;
+  const auto subscription = b_->Subscribe(&hears);
+  ASSERT_TRUE(Import(*b_, "gpt", Exported(*a_, "gpt")).ok());
+  EXPECT_EQ(hears.frames + hears.sources, 0);
+  EXPECT_EQ(hears.imported, std::vector<std::string>{"gpt"});
+}
+
+}  // namespace
+}  // namespace foreshock::store
