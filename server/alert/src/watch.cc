@@ -89,14 +89,14 @@ std::vector<AlertEvent> Watch::AddFrame(const wire::Frame& frame) {
   if (frame.step <= last_step_) return {};
   if (first_step_ < 0) first_step_ = frame.step;
   last_step_ = frame.step;
-  detect::StepSample sample;
-  sample.events = std::exchange(at_next_frame_, {});
+  sample_.Restart();
+  sample_.events = std::exchange(at_next_frame_, {});
   const auto end = waiting_.upper_bound(frame.step);
-  for (auto it = waiting_.begin(); it != end; ++it) alert::AddEvent(it->second, &sample);
+  for (auto it = waiting_.begin(); it != end; ++it) alert::AddEvent(it->second, &sample_);
   waiting_.erase(waiting_.begin(), end);
-  alert::AddFrame(frame, &sample);
+  alert::AddFrame(frame, &sample_);
   dirty = true;
-  return engine_.Observe(sample);
+  return engine_.Observe(sample_);
 }
 
 }  // namespace foreshock::alert

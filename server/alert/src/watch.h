@@ -85,6 +85,7 @@ class Watch {
   std::map<int64_t, std::string> checkpoints_;               // by step; the newest kMaxCheckpoints
   std::map<int64_t, std::string> earlier_checkpoints_;
   std::vector<detect::StepEvent> at_next_frame_;
+  detect::StepSample sample_;                                    // of the last frame; kept for its memory
   int64_t first_step_ = -1, last_step_ = -1;                     // of frames
   std::map<std::string, std::optional<RankApart>> ranks_apart_;  // by alert id, of those that fire
 };

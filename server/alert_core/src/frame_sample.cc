@@ -31,11 +31,30 @@ double StandardError(const wire::Series& series, size_t i) {
   return std::sqrt(std::max(0.0, rows / (rows - 1) * squares)) / std::abs(weight);
 }
 
+bool AllTrue(const std::vector<uint8_t>& flags) {
+  return std::find(flags.begin(), flags.end(), uint8_t{0}) == flags.end();
+}
+bool AnyTrue(const std::vector<uint8_t>& flags) {
+  return std::find_if(flags.begin(), flags.end(), [](uint8_t flag) { return flag != 0; }) != flags.end();
+}
+
+// All heads are there and what users see are the values as they came, without weights and errors.
+bool Plain(const wire::Series& in, const SignalInfo& info) {
+  return info.merge != SignalMerge::kRatio && in.weights.empty() && in.moments.empty() &&
+         AllTrue(in.present) && !(IsUpdate(in.signal) && AnyTrue(in.rotated));
+}
+
 void AddSeries(const wire::Series& in, const SignalInfo& info, detect::StepSample* sample) {
-  SeriesSample out;
+  if (in.heads.empty()) return;
+  SeriesSample& out = sample->AddSeries();
   out.signal = in.signal;
   out.layer = *in.layer;
   out.flags = FlagsOf(in);
+  if (Plain(in, info)) {
+    out.heads.assign(in.heads.begin(), in.heads.end());
+    out.values.assign(in.values.begin(), in.values.end());
+    return;
+  }
   const bool moments = in.moments.size() == in.count() * wire::kMomentsPerHead;
   for (size_t i = 0; i < in.heads.size(); ++i) {
     if (!in.has(i)) continue;
@@ -45,10 +64,10 @@ void AddSeries(const wire::Series& in, const SignalInfo& info, detect::StepSampl
     if (!value) continue;
     out.heads.push_back(in.heads[i]);
     out.values.push_back(*value);
-    out.weights.push_back(weight ? *weight : std::nan(""));
+    if (weight) out.weights.push_back(*weight);
     if (moments) out.errors.push_back(StandardError(in, i));
   }
-  if (!out.heads.empty()) sample->series.push_back(std::move(out));
+  if (out.heads.empty()) sample->series.pop_back();
 }
 
 StepEvent::Kind KindOf(const wire::Event& event) {

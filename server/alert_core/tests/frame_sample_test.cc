@@ -49,6 +49,43 @@ TEST(FrameSample, MissingAndRotatedHeadsAreLeftOutAndNanStays) {
   EXPECT_EQ(sample.series[1].heads, (std::vector<uint32_t>{1, 2}));
 }
 
+// Memory of an earlier step must bring nothing of it along.
+TEST(FrameSample, ARestartedSampleIsAsANewOne) {
+  wire::Series weighted = Heads(kEntropyMean, {10, 20, 30}, {5, 4, 10});
+  weighted.moments.assign(12, 2);
+  weighted.flags = wire::kLowResolution;
+  wire::Frame frame;
+  frame.step = 8;
+  frame.skipped = true;
+  frame.series = {weighted, weighted, Heads(kEntropyMean, {1}, {0})};
+  detect::StepSample sample;
+  AddFrame(frame, &sample);
+  AddEvent({}, &sample);
+  ASSERT_EQ(sample.series.size(), 2u);
+
+  sample.Restart();
+  frame.skipped = false;
+  frame.series = {Heads(kWqSigma1, {1, 2}), Heads(kLogitMax, {3, 4}, {7}), weighted};
+  AddFrame(frame, &sample);
+  const detect::StepSample fresh = SampleOf(frame.series);
+  EXPECT_FALSE(sample.skipped);
+  EXPECT_TRUE(sample.events.empty());
+  ASSERT_EQ(sample.series.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(sample.series[i].signal, fresh.series[i].signal);
+    EXPECT_EQ(sample.series[i].layer, fresh.series[i].layer);
+    EXPECT_EQ(sample.series[i].heads, fresh.series[i].heads);
+    EXPECT_EQ(sample.series[i].values, fresh.series[i].values);
+    EXPECT_EQ(sample.series[i].weights, fresh.series[i].weights);
+    EXPECT_EQ(sample.series[i].errors, fresh.series[i].errors);
+    EXPECT_EQ(sample.series[i].flags, fresh.series[i].flags);
+  }
+  EXPECT_EQ(sample.series[0].heads, (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(sample.series[0].values, (std::vector<double>{1, 2}));
+  EXPECT_TRUE(sample.series[0].weights.empty());
+  EXPECT_EQ(sample.series[1].weights, (std::vector<double>{7, 7}));
+}
+
 TEST(FrameSample, StandardErrorOfARatioComesFromItsMoments) {
   // Rows (num, den): (1, 1) and (3, 1). R = 2, residuals -1 and 1: sqrt(2/1 * 2) / 2 = 1.
   wire::Series series = Heads(kOutputRoundingBias, {4}, {2});

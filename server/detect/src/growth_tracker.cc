@@ -12,14 +12,23 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr GrowthTracker::Scales kScales;
 
-double Positive(double x) { return x > 0 ? x : 0; }
+// The finite of `values`, in `kept`'s memory.
+std::span<double> KeepFinite(std::span<const double> values, std::vector<double>* kept) {
+  kept->resize(values.size());
+  size_t count = 0;
+  for (const double value : values) {
+    (*kept)[count] = value;
+    count += std::isfinite(value) ? 1 : 0;
+  }
+  return {kept->data(), count};
+}
 
 }  // namespace
 
 void GrowthTracker::Clear() {
   history_.clear();
   spreads_.clear();
-  std::fill(features_.begin(), features_.end(), Features());
+  std::fill(scores_.begin(), scores_.end(), 0.0);
   ready_ = false;
 }
 
@@ -42,7 +51,7 @@ double GrowthTracker::UsualSpread(int64_t before) const {
 
 void GrowthTracker::Update(int64_t step, std::span<const double> logs) {
   ready_ = false;
-  std::fill(features_.begin(), features_.end(), Features());
+  std::fill(scores_.begin(), scores_.end(), 0.0);
   // Old runs are looked at over longer spans, so that snapshots may lie further apart.
   if (history_.empty() ||
       static_cast<double>(step - history_.back().step) >= kSpacingShare * static_cast<double>(step)) {
@@ -53,21 +62,19 @@ void GrowthTracker::Update(int64_t step, std::span<const double> logs) {
   const Snapshot* start = Before(step - window, kWindowSamples);
   if (!start) return;
   window_start_ = start->step;
-  const double log_age =
-      std::log(static_cast<double>(step) / std::max<double>(static_cast<double>(start->step), 20));
+  window_steps_ = static_cast<double>(step - start->step);
+  log_age_ = std::log(static_cast<double>(step) / std::max<double>(static_cast<double>(start->step), 20));
 
-  slopes_.assign(logs.size(), kNan);
-  scratch_.clear();
-  for (size_t head = 0; head < logs.size(); ++head) {
-    slopes_[head] = (logs[head] - start->logs[head]) / log_age;
-    if (std::isfinite(slopes_[head])) scratch_.push_back(slopes_[head]);
-  }
-  const bool relative = scratch_.size() >= kMinHeads;
-  const Baseline between = RobustBaseline(scratch_, &mad_scratch_);
+  slopes_.resize(logs.size());
+  for (size_t head = 0; head < logs.size(); ++head)
+    slopes_[head] = (logs[head] - start->logs[head]) / log_age_;
+  const std::span<double> finite = KeepFinite(slopes_, &scratch_);
+  relative_ = finite.size() >= kMinHeads;
+  const Baseline between = RobustBaseline(finite, &mad_scratch_);
   if (between.count == 0) return;
   const double usual = UsualSpread(start->step);
   if (history_.back().step == step) {
-    spreads_.push_back({step, relative ? between.scale : std::abs(between.median)});
+    spreads_.push_back({step, relative_ ? between.scale : std::abs(between.median)});
   }
   if (spreads_.size() > kSpreads) spreads_.pop_front();
   Trim(step);
@@ -79,35 +86,48 @@ void GrowthTracker::Update(int64_t step, std::span<const double> logs) {
       Before(static_cast<int64_t>((1 - constants_.growth_share) * static_cast<double>(step)), kWindowSamples);
   if (!past) past = &history_.front();
   if (past->step > start->step) past = start;
-  const auto median_of = [&](auto value) {
-    scratch_.clear();
-    for (size_t head = 0; head < logs.size(); ++head) {
-      if (std::isfinite(value(head))) scratch_.push_back(value(head));
-    }
-    return MedianInPlace(scratch_);
-  };
-  const auto growth = [&](size_t head) { return logs[head] - past->logs[head]; };
-  median_log_ = median_of([&](size_t head) { return logs[head]; });
-  const double median_growth = relative ? median_of(growth) : 0;
+  logs_.assign(logs.begin(), logs.end());
+  median_log_ = MedianInPlace(KeepFinite(logs, &scratch_));
+  growths_.resize(logs.size());
+  for (size_t head = 0; head < logs.size(); ++head) growths_[head] = logs[head] - past->logs[head];
+  median_growth_ = relative_ ? MedianInPlace(KeepFinite(growths_, &scratch_)) : 0;
+  median_slope_ = relative_ ? between.median : 0;
+  usual_spread_ = usual;
   ready_ = true;
-  const double youth = std::min(1.0, windows / constants_.grown_up_windows);
+  Score(std::min(1.0, windows / constants_.grown_up_windows), between.count);
+}
+
+void GrowthTracker::Score(double youth, size_t measured) {
   // The more heads, the further the largest of them stands out by chance: as the largest of n normal values
   // does.
   const double z_scale =
-      kScales.z *
-      std::sqrt(std::log(std::max<double>(static_cast<double>(between.count), 4)) / std::log(16.0));
-  for (size_t head = 0; head < logs.size(); ++head) {
-    if (!std::isfinite(slopes_[head])) continue;
-    Features& f = features_[head];
-    f.slope = slopes_[head];
-    f.rate = f.slope * log_age / static_cast<double>(step - start->step);
-    f.z = (f.slope - (relative ? between.median : 0)) / usual;
-    f.growth = growth(head) - median_growth;
-    f.level = relative ? logs[head] - median_log_ : f.growth;
-    const double product = youth * Positive(f.slope) / kScales.slope * Positive(f.z) / z_scale *
-                           Positive(f.level) / kScales.level * Positive(f.growth) / kScales.growth;
-    f.score = std::sqrt(std::sqrt(product));
+      kScales.z * std::sqrt(std::log(std::max<double>(static_cast<double>(measured), 4)) / std::log(16.0));
+  // First who rises, without branches that nobody can foresee, then how much.
+  rising_.resize(slopes_.size());
+  size_t count = 0;
+  for (size_t head = 0; head < slopes_.size(); ++head) {
+    rising_[count] = static_cast<uint32_t>(head);
+    count += static_cast<size_t>(slopes_[head] > 0) & static_cast<size_t>(slopes_[head] > median_slope_) &
+             static_cast<size_t>(Level(head) > 0) & static_cast<size_t>(Growth(head) > 0) &
+             static_cast<size_t>(std::isfinite(slopes_[head]));
   }
+  for (const uint32_t head : std::span(rising_).first(count)) {
+    const double product = youth * slopes_[head] / kScales.slope * Z(head) / z_scale * Level(head) /
+                           kScales.level * Growth(head) / kScales.growth;
+    scores_[head] = std::sqrt(std::sqrt(product));
+  }
+}
+
+GrowthTracker::Features GrowthTracker::Of(size_t head) const {
+  Features f;
+  if (!ready_ || !std::isfinite(slopes_[head])) return f;
+  f.slope = slopes_[head];
+  f.rate = f.slope * log_age_ / window_steps_;
+  f.z = Z(head);
+  f.growth = Growth(head);
+  f.level = Level(head);
+  f.score = scores_[head];
+  return f;
 }
 
 void GrowthTracker::Trim(int64_t step) {

@@ -38,15 +38,18 @@ class GrowthTracker {
   };
 
   explicit GrowthTracker(size_t heads, const QkRunawayConstants& constants = {})
-      : constants_(constants), features_(heads) {}
+      : constants_(constants), scores_(heads) {}
 
   // `logs`: log of the value a head, NaN where it is missing or not finite. Steps must rise.
   void Update(int64_t step, std::span<const double> logs);
   // Forgets everything: what the values mean has changed.
   void Clear();
 
-  // Of the last Update; scores are 0 while there is no baseline.
-  std::span<const Features> features() const { return features_; }
+  size_t heads() const { return scores_.size(); }
+  // Of the last Update; 0 while there is no baseline.
+  double score(size_t head) const { return scores_[head]; }
+  // All of a head; only the score is kept ready, for few heads are asked for the rest.
+  Features Of(size_t head) const;
   bool ready() const { return ready_; }
   // First step of the window over which the slope was taken.
   int64_t window_start() const { return window_start_; }
@@ -66,6 +69,11 @@ class GrowthTracker {
   // Newest snapshot at or before `step` and at least `back` samples old; nullptr when there is none.
   const Snapshot* Before(int64_t step, size_t back) const;
   double UsualSpread(int64_t before) const;
+  double Z(size_t head) const { return (slopes_[head] - median_slope_) / usual_spread_; }
+  double Growth(size_t head) const { return growths_[head] - median_growth_; }
+  double Level(size_t head) const { return relative_ ? logs_[head] - median_log_ : Growth(head); }
+  // Of those whose four features are all above 0; the others' stay 0.
+  void Score(double youth, size_t measured);
   void Trim(int64_t step);
 
   static constexpr size_t kWindowSamples = 5;
@@ -79,8 +87,13 @@ class GrowthTracker {
   QkRunawayConstants constants_;
   std::deque<Snapshot> history_;
   std::deque<Spread> spreads_;
-  std::vector<Features> features_;
-  std::vector<double> scratch_, mad_scratch_, slopes_;
+  std::vector<double> scores_;
+  std::vector<double> scratch_, mad_scratch_;
+  std::vector<uint32_t> rising_;  // scratch of Score
+  // Of the last Update, a head and of all; they mean something when it is ready.
+  std::vector<double> logs_, slopes_, growths_;
+  double log_age_ = 0, window_steps_ = 0, median_slope_ = 0, usual_spread_ = 0, median_growth_ = 0;
+  bool relative_ = false;
   bool ready_ = false;
   int64_t window_start_ = 0;
   double median_log_ = 0;

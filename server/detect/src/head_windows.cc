@@ -1,7 +1,6 @@
 #include "head_windows.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace foreshock::detect {
@@ -9,24 +8,13 @@ namespace foreshock::detect {
 HeadWindows::HeadWindows(size_t heads, size_t capacity, size_t recent)
     : length_(capacity + recent), recent_(recent), ring_(heads * length_), next_(heads), count_(heads) {}
 
-void HeadWindows::Push(size_t head, double value) {
-  if (!std::isfinite(value)) return;
-  ring_[head * length_ + next_[head]] = static_cast<float>(value);
-  next_[head] = (next_[head] + 1) % length_;
-  if (count_[head] < length_) ++count_[head];
-}
-
 void HeadWindows::PushAll(const HeadValues& values) {
   for (size_t head = 0; head < next_.size(); ++head) {
     if (values.present[head]) Push(head, values.value[head]);
   }
 }
 
-float HeadWindows::At(size_t head, size_t age) const {
-  return ring_[head * length_ + (next_[head] + length_ - 1 - age) % length_];
-}
-
-double HeadWindows::Level(size_t head, size_t newest) const {
+double HeadWindows::LevelOfSome(size_t head, size_t newest) const {
   values_.clear();
   for (size_t age = 0; age < std::min<size_t>(newest, count_[head]); ++age) values_.push_back(At(head, age));
   return MedianInPlace(values_);

@@ -62,11 +62,7 @@ class QkRunaway final : public Rule {
     if (step.Heads(kSaturatedRowFraction).any) saturated_.PushAll(step.Heads(kSaturatedRowFraction));
     PushShares(step, &share_);
     stirs_.assign(step.layers(), false);
-    for (size_t head = 0; head < states_.size(); ++head) {
-      JudgeHead(step, context, head);
-      const State& state = states_[head];
-      if (state.stirring_since >= 0 || state.alarmed_at >= 0) stirs_[head / step.heads()] = true;
-    }
+    for (size_t layer = 0; layer < step.layers(); ++layer) JudgeLayer(step, context, layer);
     return Findings(step);
   }
 
@@ -93,38 +89,46 @@ class QkRunaway final : public Rule {
     tracker->Update(step, logs_);
   }
 
-  double Score(const StepView& step, const RunContext& context, size_t head, State* state) const {
-    const HeadValues& wq = step.Heads(kWqSigma1);
-    const bool causal = wq.any && wq.present[head] &&
-                        !(wq.flags[head] & SeriesSample::kWeightNormsNotCausal) &&
-                        !context.guarded(head / step.heads());
+  double Score(const HeadValues& wq, bool guarded, size_t head, State* state) const {
+    const bool causal =
+        wq.any && wq.present[head] && !(wq.flags[head] & SeriesSample::kWeightNormsNotCausal) && !guarded;
     state->by_logits = !causal;
-    if (!causal) return logit_.ready() ? kLogitsAlone * logit_.features()[head].score : 0;
+    if (!causal) return logit_.ready() ? kLogitsAlone * logit_.score(head) : 0;
     if (!wq_.ready()) return 0;
-    double score = wq_.features()[head].score;
-    if (score >= kStirring && saturated_.Get(head).median >= kSaturatedAllAlong) score *= constants_.used_to_it;
-    return Agreed(head) ? score : std::min(score, kStirring);
+    double score = wq_.score(head);
+    if (score >= kStirring && saturated_.Get(head).median >= kSaturatedAllAlong)
+      score *= constants_.used_to_it;
+    return score <= kStirring || Agreed(head) ? score : kStirring;
   }
 
   // Weights that grow for the task's sake leave logits and update directions much as they were. Signals that
   // are not measured have no vote.
   bool Agreed(size_t head) const {
-    if (qk_.ready() && qk_.features()[head].score < constants_.agreement) return false;
+    if (qk_.ready() && qk_.score(head) < constants_.agreement) return false;
     const double directed = share_.Full(head) ? share_.Mean(head) : kNan;
     if (!logit_.ready() && std::isnan(directed)) return true;
-    return (logit_.ready() && logit_.features()[head].score >= constants_.agreement) || directed >= constants_.directed;
+    return (logit_.ready() && logit_.score(head) >= constants_.agreement) || directed >= constants_.directed;
   }
 
   double Level(const State& state, size_t head) const {
-    return (state.by_logits ? logit_ : wq_).features()[head].level;
+    return (state.by_logits ? logit_ : wq_).Of(head).level;
   }
 
-  void JudgeHead(const StepView& step, const RunContext& context, size_t head) {
+  void JudgeLayer(const StepView& step, const RunContext& context, size_t layer) {
+    const bool bounded = context.logits_bounded(layer);
+    bool stirs = false;
+    for (size_t head = layer * step.heads(); head < (layer + 1) * step.heads(); ++head) {
+      JudgeHead(step, context, head, bounded, context.guarded(layer));
+      stirs = stirs || states_[head].stirring_since >= 0 || states_[head].alarmed_at >= 0;
+    }
+    stirs_[layer] = stirs;
+  }
+
+  void JudgeHead(const StepView& step, const RunContext& context, size_t head, bool bounded, bool guarded) {
     State& state = states_[head];
     const double logit = context.recent_logit(head);
-    const bool held_down =
-        context.logits_bounded(head / step.heads()) && logit <= 1.01 * context.logit_bound();
-    state.score = held_down ? 0 : Score(step, context, head, &state);
+    const bool held_down = bounded && logit <= 1.01 * context.logit_bound();
+    state.score = held_down ? 0 : Score(step.Heads(kWqSigma1), guarded, head, &state);
     if (state.score < kStirring) {
       state.stirring_since = -1;
     } else if (state.stirring_since < 0) {
@@ -136,7 +140,7 @@ class QkRunaway final : public Rule {
       state.alarmed_at = step.step();
       state.alarm_logit = logit;
       state.alarm_level = Level(state, head);
-      state.alarm_rate = state.by_logits ? 0 : wq_.features()[head].rate;
+      state.alarm_rate = state.by_logits ? 0 : wq_.Of(head).rate;
     }
   }
 
@@ -187,7 +191,7 @@ class QkRunaway final : public Rule {
   Finding Make(const StepView& step, const State& state, Severity severity, size_t alarmed) const {
     const auto head = static_cast<size_t>(&state - states_.data());
     const GrowthTracker& tracker = state.by_logits ? logit_ : wq_;
-    const GrowthTracker::Features& f = tracker.features()[head];
+    const GrowthTracker::Features f = tracker.Of(head);
     const std::string signal = state.by_logits ? "logit_max" : "wq_sigma1";
     Finding finding = HeadFinding(step, head, severity);
     finding.first_step = state.stirring_since >= 0 ? state.stirring_since : step.step();

@@ -7,8 +7,8 @@
 
 namespace foreshock::detect {
 
-// Median of finite values; the span is reordered. NaN when it is empty. Even counts give the mean of the
-// middle two.
+// Median of finite values. NaN when the span is empty. Even counts give the mean of the middle two. What the
+// span holds afterwards is not told: of many values only those near the middle are kept.
 double MedianInPlace(std::span<double> values);
 
 struct Baseline {

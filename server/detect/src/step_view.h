@@ -16,12 +16,13 @@ namespace foreshock::detect {
 
 // The values of one signal over all heads, head index layer * heads + head.
 struct HeadValues {
-  bool any = false;              // at least one head is present
-  std::vector<double> value;     // 0 where missing: ask present first
-  std::vector<uint8_t> present;  // 1: value holds (it may be NaN or Inf)
-  std::vector<uint8_t> flags;    // SeriesSample::Flag of heads that are present
-  std::vector<double> weight;    // NaN where unknown
-  std::vector<double> error;     // NaN where unknown
+  bool any = false;                              // at least one head is present
+  std::vector<double> value;                     // 0 where missing: ask present first
+  std::vector<uint8_t> present;                  // 1: value holds (it may be NaN or Inf)
+  std::vector<uint8_t> flags;                    // SeriesSample::Flag of heads that are present
+  std::vector<double> weight;                    // NaN where unknown
+  std::vector<double> error;                     // NaN where unknown
+  bool ever_weight = false, ever_error = false;  // until one comes, all are NaN
 
   bool Finite(size_t head) const { return present[head] && std::isfinite(value[head]); }
   // The value where it is present and finite, else NaN.
@@ -56,6 +57,7 @@ class StepView {
 
  private:
   void LoadSeries(const SeriesSample& series);
+  void LoadRow(const SeriesSample& series, size_t n, HeadValues* signal);
 
   size_t layers_, heads_;
   int64_t step_ = -1;

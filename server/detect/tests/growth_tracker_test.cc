@@ -22,7 +22,7 @@ std::vector<double> PowerLaw(int64_t step, double exponent) {
 
 double TopScore(const GrowthTracker& tracker) {
   double top = 0;
-  for (const auto& f : tracker.features()) top = std::max(top, f.score);
+  for (size_t head = 0; head < tracker.heads(); ++head) top = std::max(top, tracker.score(head));
   return top;
 }
 
@@ -46,7 +46,7 @@ TEST(GrowthTracker, ExponentialGrowthOfOneHeadScoresHighWhateverTheAge) {
       auto logs = PowerLaw(step, 0.4);
       if (step > onset) logs[5] += static_cast<double>(step - onset) / 400;
       tracker.Update(step, logs);
-      if (tracker.features()[5].score >= 1) seen = step;
+      if (tracker.score(5) >= 1) seen = step;
     }
     ASSERT_GE(seen, 0) << onset;
     EXPECT_LT(seen, onset + 900) << onset;
@@ -71,8 +71,8 @@ TEST(GrowthTracker, MissingHeadsScoreZeroAndLeaveTheOthersAlone) {
     if (step > 1200) logs[5] += static_cast<double>(step - 1200) / 300;
     tracker.Update(step, logs);
   }
-  EXPECT_EQ(tracker.features()[1].score, 0);
-  EXPECT_GT(tracker.features()[5].score, 1);
+  EXPECT_EQ(tracker.score(1), 0);
+  EXPECT_GT(tracker.score(5), 1);
 }
 
 TEST(GrowthTracker, OneHeadIsMeasuredAgainstItself) {
@@ -83,10 +83,10 @@ TEST(GrowthTracker, OneHeadIsMeasuredAgainstItself) {
     const std::vector<double> logs = {0.3 * std::log(1.0 + static_cast<double>(step) / 300) + growth +
                                       0.01 * std::sin(static_cast<double>(step))};
     tracker.Update(step, logs);
-    if (step <= 1200) before = std::max(before, tracker.features()[0].score);
+    if (step <= 1200) before = std::max(before, tracker.score(0));
   }
   EXPECT_LT(before, 0.7);
-  EXPECT_GT(tracker.features()[0].score, 1);
+  EXPECT_GT(tracker.score(0), 1);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace foreshock::detect {
@@ -57,7 +58,36 @@ struct StepSample {
   bool skipped = false;  // the optimizer skipped the step (loss scaling)
   std::vector<ScalarSample> scalars;
   std::vector<SeriesSample> series;
-  std::vector<StepEvent> events;  // of this step, taken before its values
+  std::vector<StepEvent> events;    // of this step, taken before its values
+  std::vector<SeriesSample> spare;  // of no step: empty series, whose memory AddSeries uses again
+
+  // Empties all for another step.
+  void Restart();
+  // A new series, empty, at the end of `series`. Valid until the next.
+  SeriesSample& AddSeries();
 };
+
+inline void StepSample::Restart() {
+  step = 0;
+  skipped = false;
+  scalars.clear();
+  events.clear();
+  for (SeriesSample& used : series) {
+    used.heads.clear();
+    used.values.clear();
+    used.weights.clear();
+    used.errors.clear();
+    used.flags = 0;
+    spare.push_back(std::move(used));
+  }
+  series.clear();
+}
+
+inline SeriesSample& StepSample::AddSeries() {
+  if (spare.empty()) return series.emplace_back();
+  series.push_back(std::move(spare.back()));
+  spare.pop_back();
+  return series.back();
+}
 
 }  // namespace foreshock::detect
