@@ -97,9 +97,10 @@ class ControlServiceImpl final : public ControlService, public v1::Control::Serv
   }
   grpc::Status ImportRun(grpc::ServerContext* context, grpc::ServerReader<v1::ImportRunRequest>* reader,
                          v1::ImportRunReply* reply) override {
-    // Whose the archive is stands in it; who may do nothing here need not send it.
+    // Whose the archive is stands in it; who may control no run at all need not send it.
     const auto caller = gate_.Identify(CredentialsOf(*context));
     if (!caller.ok()) return rpc::ToGrpc(caller.status());
+    if (const Status may = gate_.Count(caller->MayAtAll(Scope::kControl)); !may.ok()) return rpc::ToGrpc(may);
     if (mover_ == nullptr) return rpc::ToGrpc(NoMover());
     v1::ImportRunRequest piece;
     if (!reader->Read(&piece)) return rpc::ToGrpc(Status(Code::kInvalidArgument, "archive: empty"));
