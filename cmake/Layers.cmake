@@ -39,7 +39,7 @@ set(FORESHOCK_LAYERS
   "server/store -> proto/wire proto/archive"
   "server/merge -> server/store proto/wire"
   "server/upkeep -> server/store proto/wire"
-  "server/move -> server/store server/alert proto/archive proto/wire"
+  "server/move -> server/ingest server/store server/alert proto/archive proto/wire"
   "server/ingest -> proto/rpc proto/wire server/store server/merge server/auth"
   "server/detect -> !base/logging !base/file"
   "server/rules -> server/detect"

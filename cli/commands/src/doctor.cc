@@ -43,6 +43,9 @@ void AddFinding(std::vector<std::string>* findings, const std::string& run, cons
 void InspectRun(const v1::Run& run, std::vector<std::string>* findings) {
   if (run.state() == v1::RUN_STATE_SILENT)
     AddFinding(findings, run.run(), "silent: no data and no announced end");
+  if (run.import_begun_unix_ns() > 0)
+    AddFinding(findings, run.run(),
+               "here in part: an import of it runs or broke off; repeat the import, or delete the run");
   for (const v1::Unmonitored& part : run.unmonitored()) {
     AddFinding(findings, run.run(), "unmonitored: " + part.name() + ": " + part.reason());
   }

@@ -76,11 +76,15 @@ class Fields {
   bool used_ = false;
 };
 
+// `entry`: what it is without a field.
 template <typename T, typename Each>
-Result<Entry> DecodeAs(std::string_view payload, Each each) {
-  T entry;
+Result<Entry> DecodeAs(std::string_view payload, T entry, Each each) {
   FS_RETURN_IF_ERROR(Fields(payload).Read([&](Fields& f) { each(f, entry); }));
   return Entry(std::move(entry));
+}
+template <typename T, typename Each>
+Result<Entry> DecodeAs(std::string_view payload, Each each) {
+  return DecodeAs<T>(payload, T{}, each);
 }
 
 Result<Entry> DecodeRecord(RecordKind kind, std::string_view payload) {
@@ -212,7 +216,7 @@ Result<Entry> Decode(uint8_t type, std::string_view payload) {
         f.Number(2, &unmerged.step);
       });
     case EntryType::kNote:
-      return DecodeAs<Note>(payload, [](Fields& f, Note& note) {
+      return DecodeAs<Note>(payload, Note{{}, {}, {}, false}, [](Fields& f, Note& note) {
         f.Text(1, &note.kind);
         f.Text(2, &note.key);
         f.Text(3, &note.value);

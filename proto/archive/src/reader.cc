@@ -14,6 +14,8 @@ namespace {
 constexpr size_t kMostAttempts = 1u << 16;
 constexpr size_t kMostProcesses = 1u << 20;
 constexpr size_t kPlaceOfKind = 8;
+// Who may bring an archive at all is known behind its first entry: until then little is held.
+constexpr size_t kMostBeginBytes = 65'536;
 
 Status Disorder(const std::string& what) { return Status(Code::kDataLoss, what); }
 
@@ -79,6 +81,7 @@ Status Reader::Parse(const Each& each) {
     append_log::RecordHeader header{};
     if (!append_log::ParseRecordHeader(rest, offset_, &header) || header.tag != *tag_)
       return Damaged("no entry begins here, or its length is wrong");
+    if (!begun_ && header.length > kMostBeginBytes) return Damaged("the first entry is too long");
     if (rest.size() < kLogRecordOverhead + header.length) return OkStatus();
     const std::string_view payload = rest.substr(kLogRecordOverhead, header.length);
     if (Crc32cExtend(header.seed, payload) != header.payload_crc)
@@ -93,7 +96,10 @@ Status Reader::Take(uint8_t type, std::string_view payload, const Each& each) {
   const auto at = [this](const Status& status) {
     return status.Annotate("archive: byte " + std::to_string(offset_));
   };
+  if (!begun_ && type != static_cast<uint8_t>(EntryType::kBegin))
+    return Damaged("does not begin with what the archive is of");
   if (type == static_cast<uint8_t>(EntryType::kEnd)) return CheckEnd(payload);
+  ++entries_;
   if (type >= kFirstOptional) {
     ++skipped_;
     return OkStatus();
@@ -111,9 +117,7 @@ Status Reader::Take(uint8_t type, std::string_view payload, const Each& each) {
 
 // Begin first and once; nothing names what was not declared, and nothing is declared twice.
 Status Reader::CheckOrder(const Entry& entry) {
-  const bool begin = std::holds_alternative<Begin>(entry);
-  if (begin == begun_)
-    return Disorder(begin ? "a second beginning" : "does not begin with what the archive is of");
+  if (begun_ && std::holds_alternative<Begin>(entry)) return Disorder("a second beginning");
   begun_ = true;
   const auto known = [this](const Place& place) {
     const bool merged = place.rank == kMergedRank && place.process == 0 && attempts_.contains(place.attempt);
@@ -141,8 +145,8 @@ Status Reader::CheckOrder(const Entry& entry) {
 Status Reader::CheckEnd(std::string_view payload) {
   const Result<End> end = DecodeEnd(payload);
   if (!end.ok()) return Damaged(end.status().message());
-  if (!begun_) return Damaged("holds nothing");
-  if (!(end->counts == counts_)) return Damaged("the closing entry counts other entries than there are");
+  if (!(end->counts == counts_) || end->entries != entries_)
+    return Damaged("the closing entry counts other entries than there are");
   ended_ = true;
   return OkStatus();
 }

@@ -114,6 +114,52 @@ TEST(Archive, WhatGoesInComesOut) {
   EXPECT_FALSE(std::get<Note>(read.entries[11]).of_run);
 }
 
+// Payloads that no writer of ours makes.
+TEST(Archive, TheEndCountsEveryEntry) {
+  const std::string open = BeforeEnd();
+  const auto end = [](uint8_t entries) {  // and one of everything as in SomeEntries
+    const uint8_t numbers[] = {entries, 1, 2, 1, 1, 1, 1, 1, 2, 1};
+    std::string payload;
+    for (size_t i = 0; i < std::size(numbers); ++i) {
+      payload += static_cast<char>((i + 1) << 3);
+      payload += static_cast<char>(numbers[i]);
+    }
+    return payload;
+  };
+  EXPECT_TRUE(ReadBack(Forged(open, 10, end(12))).status.ok());
+  EXPECT_EQ(ReadBack(Forged(open, 10, end(11))).status.code(), Code::kDataLoss);
+  // One that may be passed over counts, too.
+  const std::string more = Forged(open, 200, "of later");
+  EXPECT_EQ(ReadBack(Forged(more, 10, end(12))).status.code(), Code::kDataLoss);
+  EXPECT_TRUE(ReadBack(Forged(more, 10, end(13))).status.ok());
+}
+
+TEST(Archive, BeginComesFirstAndIsShort) {
+  std::string header;
+  append_log::AppendFileHeader(kKind, kTag, &header);
+  EXPECT_EQ(ReadBack(Forged(header, 200, "of later")).status.code(), Code::kDataLoss);
+  // Refused by its length, before its bytes have come.
+  const std::string long_one = Forged(header, 1, std::string(70'000, 'x'));
+  EXPECT_EQ(ReadBack(std::string_view(long_one).substr(0, 100)).status.code(), Code::kDataLoss);
+  EXPECT_NE(ReadBack(std::string_view(long_one).substr(0, 100)).status.message().find("too long"),
+            std::string::npos);
+}
+
+TEST(Archive, AnAbsentFieldIsNothing) {
+  std::string bytes = Forged(BeforeEnd(), 8, std::string("\x0a\x01k", 3));
+  Reader reader;
+  Entry last;
+  ASSERT_TRUE(reader
+                  .Feed(bytes,
+                        [&](Entry entry) {
+                          last = std::move(entry);
+                          return OkStatus();
+                        })
+                  .ok());
+  EXPECT_EQ(std::get<Note>(last).kind, "k");
+  EXPECT_FALSE(std::get<Note>(last).of_run);
+}
+
 TEST(Archive, EveryTornTailIsSeen) {
   const std::string bytes = Written(SomeEntries());
   for (size_t size = 0; size < bytes.size(); ++size) {
@@ -223,7 +269,8 @@ TEST(Archive, LaterVersions) {
   // What says that it may be skipped is, and what follows is read.
   std::string optional = Forged(BeforeEnd(), 128, "who knows");
   const std::string whole = Written(SomeEntries());
-  const std::string end_payload = whole.substr(BeforeEnd().size() + kLogRecordOverhead);
+  std::string end_payload = whole.substr(BeforeEnd().size() + kLogRecordOverhead);
+  ++end_payload[1];  // one entry more
   const Read read = ReadBack(Forged(optional, 10, end_payload));
   EXPECT_TRUE(read.status.ok()) << read.status.ToString();
   EXPECT_EQ(read.skipped, 1u);

@@ -27,6 +27,9 @@ Result<AlertRecord> RecordFrom(const store::MetaEntry& entry) {
   try {
     const nlohmann::json in = nlohmann::json::parse(entry.value);
     FS_ASSIGN_OR_RETURN(Alert alert, AlertFromJson(in.at("alert").dump()));
+    // An archive's author writes what he likes; an id of another run would stand for that run's alert.
+    if (alert.run != entry.run || alert.id != entry.key || !alert.id.starts_with(entry.run + "/"))
+      return Status(Code::kDataLoss, "alert " + entry.key + ": says that it is of another run or alert");
     AlertRecord record;
     record.alert = std::move(alert);
     record.fired_unix_ns = std::stoll(in.at("fired_unix_ns").get<std::string>());

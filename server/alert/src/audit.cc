@@ -11,6 +11,7 @@ namespace {
 
 constexpr char kAuditKind[] = "audit";
 constexpr size_t kKeyDigits = 20;
+constexpr int64_t kMostAheadNs = 86'400 * int64_t{1'000'000'000};  // clocks of two servers differ
 
 std::string KeyOf(int64_t time_unix_ns) {
   const std::string digits = std::to_string(time_unix_ns);
@@ -85,16 +86,21 @@ Result<std::vector<store::MetaEntry>> AuditLog::EntriesOf(const std::string& run
   return stored;
 }
 
-Result<bool> AuditLog::Adopt(store::MetaEntry entry) {
+Result<bool> AuditLog::Adopt(const std::string& run, store::MetaEntry entry) {
   const bool time =
       entry.key.size() == kKeyDigits &&
       std::all_of(entry.key.begin(), entry.key.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (entry.kind != kAuditKind || !entry.run.empty() || !time) {
     return Status(Code::kInvalidArgument, "audit entry: its key is no time: '" + entry.key + "'");
   }
-  FS_RETURN_IF_ERROR(AuditEntryFrom(entry).status());
+  FS_ASSIGN_OR_RETURN(const AuditEntry read, AuditEntryFrom(entry));
+  if (read.run != run)
+    return Status(Code::kInvalidArgument, "audit entry: of run '" + read.run + "', and not of '" + run + "'");
+  // What this server writes next must not stand before it.
+  if (read.time_unix_ns > clock_->WallNanos() + kMostAheadNs)
+    return Status(Code::kInvalidArgument, "audit entry: its time is more than a day ahead: " + entry.key);
   std::lock_guard lock(mutex_);
-  for (int64_t at = std::strtoll(entry.key.c_str(), nullptr, 10);; ++at) {
+  for (int64_t at = read.time_unix_ns;; ++at) {
     entry.key = KeyOf(at);
     const Result<std::string> here = store_->GetMeta(kAuditKind, "", entry.key);
     if (!here.ok()) break;
@@ -104,6 +110,10 @@ Result<bool> AuditLog::Adopt(store::MetaEntry entry) {
   const store::MetaEntry entries[] = {entry};
   FS_RETURN_IF_ERROR(store_->PutMeta(entries));
   keys_.insert(std::lower_bound(keys_.begin(), keys_.end(), entry.key), entry.key);
+  while (keys_.size() > most_) {
+    store_->DeleteMeta(kAuditKind, "", keys_.front()).IgnoreError();  // as in Prepare
+    keys_.pop_front();
+  }
   return true;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
 
 #include "foreshock/base/logging.h"
@@ -17,6 +18,7 @@ constexpr int64_t kDayNs = 86'400 * kSecondNs;
 constexpr int64_t kKeptAfterEndNs = 30 * kDayNs;
 constexpr size_t kMostText = 1000, kMostName = 256;
 constexpr size_t kIdDigits = 16;
+constexpr size_t kMostAdoptedOver = 10'000;
 constexpr double kUsualAcknowledgementSeconds = 86'400;
 
 Status CheckText(const char* field, const std::string& text, size_t most) {
@@ -146,8 +148,9 @@ class SilencesImpl final : public Silences, public AlertListener {
     return entries;
   }
 
-  Result<bool> Adopt(const store::MetaEntry& entry) override {
+  Result<bool> Adopt(const std::string& run, const store::MetaEntry& entry) override {
     FS_ASSIGN_OR_RETURN(Silence silence, SilenceFrom(entry));
+    FS_RETURN_IF_ERROR(CheckOf(run, silence));
     const bool minted =
         entry.key.size() == kIdDigits && entry.key.find_first_not_of("0123456789abcdef") == entry.key.npos;
     if (entry.kind != kSilenceKind || !entry.run.empty() || !minted)
@@ -157,6 +160,15 @@ class SilencesImpl final : public Silences, public AlertListener {
     FS_RETURN_IF_ERROR(CheckText("comment", silence.comment, kMostText));
     std::lock_guard lock(mutex_);
     if (all_.contains(silence.id)) return false;
+    Purge();
+    const bool over = Over(silence);
+    const auto alike =
+        std::count_if(all_.begin(), all_.end(), [&](const auto& item) { return Over(item.second) == over; });
+    if (static_cast<size_t>(alike) >= (over ? kMostAdoptedOver : kMostActive)) {
+      if (over) return false;
+      return Status(Code::kResourceExhausted,
+                    "silences: " + std::to_string(kMostActive) + " hold already, let some expire");
+    }
     const store::MetaEntry entries[] = {ToEntry(silence)};
     FS_RETURN_IF_ERROR(options_.store->PutMeta(entries));
     all_[silence.id] = std::move(silence);
@@ -204,6 +216,23 @@ class SilencesImpl final : public Silences, public AlertListener {
     s.comment = ask.comment;
     s.ends_unix_ns = static_cast<int64_t>(std::ceil(seconds)) * kSecondNs;  // from its start, see Add
     return s;
+  }
+
+  // What an archive of a run may bring: silences of this run and acknowledgements of its alerts, of times
+  // that can be; ids are times, and new ones rise from the last.
+  Status CheckOf(const std::string& run, const Silence& s) const {
+    const bool of_alert = s.acknowledgement || !s.alert.empty();
+    if (s.run != run || (of_alert && !s.alert.starts_with(run + "/")))
+      return Status(Code::kInvalidArgument, "silence " + s.id + ": of run '" + s.run + "' and alert '" +
+                                                s.alert + "', and not of '" + run + "' alone");
+    const int64_t latest = options_.clock->WallNanos() + kDayNs;
+    const uint64_t minted = std::strtoull(s.id.c_str(), nullptr, 16);
+    const bool possible = minted <= static_cast<uint64_t>(latest) && s.created_unix_ns >= 0 &&
+                          s.created_unix_ns <= latest && s.starts_unix_ns >= 0 &&
+                          s.starts_unix_ns <= latest + kLongestDays * kDayNs && s.ends_unix_ns >= 0 &&
+                          s.ends_unix_ns <= latest + 2 * kLongestDays * kDayNs;
+    return possible ? OkStatus()
+                    : Status(Code::kInvalidArgument, "silence " + s.id + ": of a time more than a day ahead");
   }
 
   bool Over(const Silence& silence) const {
@@ -306,7 +335,7 @@ Status CheckSilenceLength(double seconds) {
 }
 
 bool Covers(const Silence& s, const Alert& alert) {
-  if (s.acknowledgement || !s.alert.empty()) return s.alert == alert.id;
+  if (s.acknowledgement || !s.alert.empty()) return s.alert == alert.id && s.run == alert.run;
   return (s.run.empty() || detect::MatchesPattern(s.run, alert.run)) &&
          (s.rule.empty() || detect::MatchesPattern(s.rule, alert.rule)) &&
          (!s.severity || *s.severity == alert.severity) && (!s.layer || *s.layer == alert.layer) &&

@@ -157,7 +157,9 @@ Result<std::unique_ptr<History>> StartHistory(const AppOptions& options, const C
                                            .audit = history->audit.get(),
                                            .clock = &clock,
                                            .made_by = "foreshockd " FORESHOCK_VERSION,
-                                           .max_runs = options.max_runs});
+                                           .supersedes = control::Supersedes,
+                                           .max_runs = options.max_runs,
+                                           .max_heads_per_run = options.max_heads_per_run});
   return history;
 }
 

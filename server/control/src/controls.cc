@@ -162,16 +162,28 @@ class ControlsImpl final : public Controls, public store::Observer {
 
   Status Restore() {
     FS_ASSIGN_OR_RETURN(const std::vector<LoggedAction> actions, ReadAllActions(*options_.store));
+    FS_ASSIGN_OR_RETURN(const auto samplings, options_.store->ScanMetaOfAllRuns(kSamplingKind));
+    TakeUp(actions, samplings);
+    return OkStatus();
+  }
+
+  // What came in an archive, as after a restart.
+  Status TakeUp(const std::string& run) {
+    FS_ASSIGN_OR_RETURN(const std::vector<LoggedAction> actions, ReadActions(*options_.store, run));
+    FS_ASSIGN_OR_RETURN(const auto samplings, options_.store->ScanMeta(kSamplingKind, run));
+    TakeUp(actions, samplings);
+    return OkStatus();
+  }
+
+  void TakeUp(const std::vector<LoggedAction>& actions, const std::vector<store::MetaEntry>& samplings) {
     for (const LoggedAction& action : actions) {
       if (!IsOver(action.record.state())) deliveries_.HandOn(action);
       Follow(action);
     }
-    FS_ASSIGN_OR_RETURN(const auto samplings, options_.store->ScanMetaOfAllRuns(kSamplingKind));
     for (const store::MetaEntry& entry : samplings) {
       v1::Sampling sampling;
       if (sampling.ParseFromString(entry.value)) Send({entry.run, entry.key}, sampling);
     }
-    return OkStatus();
   }
 
   void Send(const AttemptName& name, const v1::Sampling& sampling) {
@@ -214,6 +226,11 @@ class ControlsImpl final : public Controls, public store::Observer {
     }
     changed_.notify_all();
   }
+  void OnRunImported(const std::string& run) override {
+    std::lock_guard lock(mutex_);
+    imported_.insert(run);
+    changed_.notify_all();
+  }
   void OnMergedFrame(const store::Origin& origin, const std::shared_ptr<const wire::Frame>& frame,
                      bool) override {
     std::lock_guard lock(mutex_);
@@ -229,14 +246,21 @@ class ControlsImpl final : public Controls, public store::Observer {
     constexpr std::chrono::milliseconds kLook(500);  // for what is due, where something is
     std::unique_lock lock(mutex_);
     while (!stopping_) {
-      const auto woken = [this] { return stopping_ || !dirty_.empty() || asked_ > done_; };
+      const auto woken = [this] {
+        return stopping_ || !dirty_.empty() || !imported_.empty() || asked_ > done_;
+      };
       if (look_again_.empty()) {
         changed_.wait(lock, woken);
       } else {
         changed_.wait_for(lock, kLook, woken);
       }
-      MarkWhatIsDue();
       const uint64_t asked = asked_;
+      std::set<std::string> imported;
+      imported.swap(imported_);
+      lock.unlock();
+      for (const std::string& run : imported) TakeUp(run).IgnoreError();
+      lock.lock();
+      MarkWhatIsDue();
       std::set<AttemptName> names;
       names.swap(dirty_);
       lock.unlock();
@@ -373,6 +397,7 @@ class ControlsImpl final : public Controls, public store::Observer {
   int64_t last_id_time_ = 0;
   std::map<AttemptName, int64_t> next_expiry_;  // attempts with actions -> step at which one may expire
   std::set<AttemptName> dirty_;
+  std::set<std::string> imported_;             // runs whose actions came in an archive
   std::map<AttemptName, int64_t> look_again_;  // monotonic time at which one is dirty by itself
   bool stopping_ = false;
   uint64_t asked_ = 0, done_ = 0;  // flushes

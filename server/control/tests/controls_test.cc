@@ -1,4 +1,5 @@
 #include "foreshock/server/control/controls.h"
+#include "foreshock/archive/entry.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -194,6 +195,55 @@ TEST_F(ControlsTest, AfterARestartWhatIsOpenIsSentAgainAndProgressMeanwhileIsSee
   Start();
   EXPECT_EQ(Only().state(), v1::ACTION_STATE_TAKEN);
   EXPECT_EQ(outgoing_->size(), 0u);
+}
+
+TEST_F(ControlsTest, WhatAnArchiveBringsIsTakenUp) {
+  Start();
+  const auto source = history_.Hello("run");
+  history_.Put(source, Loss(10, 4));
+  const std::string id = Act(Ask("checkpoint"));
+  v1::SetSamplingRequest sampling;
+  sampling.set_run("run");
+  sampling.mutable_sampling()->set_attention_every_steps(5);
+  ASSERT_TRUE(controls_->SetSampling(sampling).ok());
+
+  History other;
+  Outgoing outgoing;
+  ControlOptions options;
+  options.store = &other.store();
+  options.outbox = &outgoing;
+  options.clock = &other.clock();
+  const auto controls = *Controls::Start(options);
+  auto import = *other.store().StartImport({"run", 1, 1, "test"}, 1);
+  ASSERT_TRUE(
+      history_.store().ExportRun("run", [&](archive::Entry entry) { return import->Add(entry); }).ok());
+  // One that stands under another's name is none.
+  v1::ActionRecord liar;
+  liar.mutable_action()->set_id("another");
+  liar.mutable_action()->set_attempt("1");
+  ASSERT_TRUE(import->Add(archive::Note{"action", "liar", liar.SerializeAsString(), true}).ok());
+  EXPECT_EQ(outgoing.size(), 0u);
+  ASSERT_TRUE(import->Finish().ok());
+  controls->Flush();
+  ASSERT_EQ(outgoing.size(), 1u);
+  EXPECT_EQ(outgoing.actions.begin()->second.id, id);
+  EXPECT_EQ(outgoing.samplings["run/1"].attention_every_steps, 5u);
+}
+
+TEST(Supersedes, ACommitStands) {
+  const auto record = [](const char* id, bool committed) {
+    v1::ActionRecord made;
+    made.mutable_action()->set_id(id);
+    made.mutable_action()->set_committed(committed);
+    made.set_state(committed ? v1::ACTION_STATE_COMMITTED : v1::ACTION_STATE_WITHDRAWN);
+    return made.SerializeAsString();
+  };
+  EXPECT_TRUE(Supersedes("action", record("a", false), record("a", true)));
+  EXPECT_FALSE(Supersedes("action", record("a", true), record("a", false)));
+  EXPECT_FALSE(Supersedes("action", record("a", true), record("a", true)));
+  EXPECT_FALSE(Supersedes("action", record("a", false), record("b", true)));
+  EXPECT_FALSE(Supersedes("alert", record("a", false), record("a", true)));
+  EXPECT_FALSE(Supersedes("action", record("a", false), "\xff"));
 }
 
 TEST_F(ControlsTest, OneRankThatTookItCountsMoreThanOneThatRefused) {

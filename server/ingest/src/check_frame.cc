@@ -1,4 +1,4 @@
-#include "check_frame.h"
+#include "foreshock/server/ingest/check_frame.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,11 +6,11 @@
 #include <mutex>
 #include <optional>
 
-#include "check_frame.h"
 #include "committer.h"
 #include "connection_quota.h"
 #include "foreshock/server/auth/call_slots.h"
 #include "foreshock/server/auth/gate.h"
+#include "foreshock/server/ingest/check_frame.h"
 #include "outbox_impl.h"
 #include "run_quota.h"
 #include "stream_watch.h"

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "check_frame.h"
 #include "foreshock/base/catalogue.h"
+#include "foreshock/server/ingest/check_frame.h"
 #include "foreshock/wire/check.h"
 
 namespace foreshock::ingest {

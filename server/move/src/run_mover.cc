@@ -11,6 +11,8 @@
 #include "foreshock/archive/reader.h"
 #include "foreshock/archive/writer.h"
 #include "foreshock/base/logging.h"
+#include "foreshock/server/ingest/check_frame.h"
+#include "foreshock/wire/codec.h"
 
 namespace foreshock::move {
 namespace {
@@ -36,6 +38,8 @@ class ImportImpl final : public Import {
  private:
   Status Take(archive::Entry entry);
   Status Begin(const archive::Begin& begin);
+  Status Check(const wire::Hello& hello, const wire::Frame& frame);
+  Status CheckHeads(const archive::Process& process) const;
   Status Keep(archive::Note note);
   Result<ImportOutcome> End();
 
@@ -45,10 +49,13 @@ class ImportImpl final : public Import {
   archive::Reader reader_;
   std::string run_;  // that is held; empty: none yet
   std::unique_ptr<store::RunImport> import_;
+  std::optional<ingest::ModelShape> shape_;  // of the model of *shape_of_, which the import holds
+  const wire::Hello* shape_of_ = nullptr;
   std::vector<store::MetaEntry> server_notes_;
   size_t server_note_bytes_ = 0;
   Status status_;  // of Feed
   bool done_ = false;
+  bool entered_ = false;  // counts as one that is under way
 };
 
 class MoverImpl final : public RunMover {
@@ -64,7 +71,6 @@ class MoverImpl final : public RunMover {
   }
 
   Result<std::unique_ptr<Import>> StartImport(const std::string& issuer, May may) override {
-    FS_RETURN_IF_ERROR(Enter());
     return std::unique_ptr<Import>(std::make_unique<ImportImpl>(this, issuer, std::move(may)));
   }
 
@@ -88,6 +94,15 @@ class MoverImpl final : public RunMover {
     std::lock_guard lock(mutex_);
     held_.erase(run);
   }
+  Status Enter() {
+    std::lock_guard lock(mutex_);
+    if (busy_ >= options_.most_at_once) {
+      return Status(Code::kResourceExhausted, "runs on the move: " + std::to_string(options_.most_at_once) +
+                                                  " are already, try again when one has ended");
+    }
+    ++busy_;
+    return OkStatus();
+  }
   void Leave() {
     std::lock_guard lock(mutex_);
     --busy_;
@@ -108,16 +123,6 @@ class MoverImpl final : public RunMover {
   }
 
  private:
-  Status Enter() {
-    std::lock_guard lock(mutex_);
-    if (busy_ >= options_.most_at_once) {
-      return Status(Code::kResourceExhausted, "runs on the move: " + std::to_string(options_.most_at_once) +
-                                                  " are already, try again when one has ended");
-    }
-    ++busy_;
-    return OkStatus();
-  }
-
   Status ExportNow(const std::string& run, const Sink& sink) {
     FS_ASSIGN_OR_RETURN(const store::RunInfo info, options_.store->GetRun(run));
     archive::Writer writer([&](std::string_view bytes) { return InPieces(bytes, sink); },
@@ -156,7 +161,7 @@ ImportImpl::~ImportImpl() {
   }
   import_.reset();
   if (!run_.empty()) mover_.Release(run_);
-  mover_.Leave();
+  if (entered_) mover_.Leave();
 }
 
 Status ImportImpl::Feed(std::string_view bytes) {
@@ -168,16 +173,45 @@ Status ImportImpl::Take(archive::Entry entry) {
   if (const auto* begin = std::get_if<archive::Begin>(&entry)) return Begin(*begin);
   auto* note = std::get_if<archive::Note>(&entry);
   if (note != nullptr && !note->of_run) return Keep(std::move(*note));
+  if (const auto* process = std::get_if<archive::Process>(&entry)) FS_RETURN_IF_ERROR(CheckHeads(*process));
   return import_->Add(std::move(entry));
 }
 
 Status ImportImpl::Begin(const archive::Begin& begin) {
   FS_RETURN_IF_ERROR(may_(begin.run));
+  FS_RETURN_IF_ERROR(mover_.Enter());  // not before: who may import nothing must not take a place
+  entered_ = true;
   FS_RETURN_IF_ERROR(mover_.Hold(begin.run));
   run_ = begin.run;
-  FS_ASSIGN_OR_RETURN(import_,
-                      mover_.options().store->StartImport(begin, mover_.options().clock->WallNanos()));
+  store::Store::ImportRules rules;
+  rules.check_frame = [this](const wire::Hello& hello, const wire::Frame& frame) {
+    return Check(hello, frame);
+  };
+  rules.supersedes = mover_.options().supersedes;
+  FS_ASSIGN_OR_RETURN(import_, mover_.options().store->StartImport(begin, mover_.options().clock->WallNanos(),
+                                                                   std::move(rules)));
   return OkStatus();
+}
+
+// As it would have been at the door; steps that are far from each other were judged there.
+Status ImportImpl::Check(const wire::Hello& hello, const wire::Frame& frame) {
+  const int64_t most = mover_.options().max_step;
+  if (frame.step < 0 || frame.step > most)
+    return Status(Code::kInvalidArgument,
+                  "step: " + std::to_string(frame.step) + ", must be 0 to " + std::to_string(most));
+  if (shape_of_ != &hello) shape_.emplace(hello.model);
+  shape_of_ = &hello;
+  return shape_->Check(frame);
+}
+
+Status ImportImpl::CheckHeads(const archive::Process& process) const {
+  FS_ASSIGN_OR_RETURN(const wire::Hello hello, wire::DecodeHello(process.hello));
+  uint64_t heads = 0;
+  for (const wire::Layer& layer : hello.model.layers) heads += layer.query_heads;
+  const uint64_t most = mover_.options().max_heads_per_run;
+  if (heads <= most) return OkStatus();
+  return Status(Code::kInvalidArgument, "model.layers: " + std::to_string(heads) + " heads in all, at most " +
+                                            std::to_string(most) + " (max_heads_per_run)");
 }
 
 Status ImportImpl::Keep(archive::Note note) {
@@ -204,8 +238,8 @@ Result<ImportOutcome> ImportImpl::End() {
   for (store::MetaEntry& note : server_notes_) {
     const bool silence = note.kind == "silence";
     if (!silence && note.kind != "audit") continue;  // of a later version
-    FS_ASSIGN_OR_RETURN(const bool added, silence ? mover_.options().silences->Adopt(note)
-                                                  : mover_.options().audit->Adopt(std::move(note)));
+    FS_ASSIGN_OR_RETURN(const bool added, silence ? mover_.options().silences->Adopt(run_, note)
+                                                  : mover_.options().audit->Adopt(run_, std::move(note)));
     ++(added ? outcome.added : outcome.known).notes;
   }
   return outcome;

@@ -7,6 +7,8 @@
 #include <limits>
 #include <tuple>
 
+#include "foreshock/archive/reader.h"
+#include "foreshock/archive/writer.h"
 #include "foreshock/tests/history.h"
 
 namespace foreshock::move {
@@ -68,8 +70,8 @@ struct Side {
 };
 
 // A run in which non_finite fires: its loss is NaN from step 20 on.
-store::SourceId Sick(Side& side, int64_t steps) {
-  const store::SourceId source = side.history.Hello("gpt");
+store::SourceId Sick(Side& side, int64_t steps, const std::string& run = "gpt") {
+  const store::SourceId source = side.history.Hello(run);
   for (int64_t step = 0; step < steps; ++step) {
     wire::Frame frame;
     frame.step = step;
@@ -152,6 +154,118 @@ TEST(RunMover, JudgingGoesOnWhereItStood) {
   EXPECT_EQ(go_on(b, there), judged);
 }
 
+// An archive of run gpt with notes as its author likes them.
+std::string With(const std::string& bytes, const std::vector<archive::Note>& notes) {
+  std::string out;
+  archive::Writer writer(
+      [&](std::string_view piece) {
+        out += piece;
+        return OkStatus();
+      },
+      7);
+  archive::Reader reader;
+  EXPECT_TRUE(reader.Feed(bytes, [&](archive::Entry entry) { return writer.Add(entry); }).ok());
+  for (const archive::Note& note : notes) EXPECT_TRUE(writer.Add(note).ok());
+  EXPECT_TRUE(writer.Finish().ok());
+  return out;
+}
+
+std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+// Who may import one run may not speak about another.
+TEST(RunMover, AnArchiveSpeaksOfItsOwnRunAlone) {
+  Side a, b;
+  Sick(a, 60);
+  Sick(b, 60, "victim");
+  ASSERT_TRUE(a.silences->Acknowledge({.run = "gpt", .author = "eve"}).ok());
+  const std::string bytes = a.Export("gpt");
+  ASSERT_EQ(b.alerts->Firing().size(), 1u);
+  const alert::AlertRecord victim = b.alerts->Firing()[0];
+  const store::MetaEntry silence = a.silences->EntriesOf("gpt")[0];
+  const auto add = [&](const std::string& from, const std::string& to) {
+    return b.Import(With(bytes, {{"silence", "0000000000000001", Replaced(silence.value, from, to), false}}));
+  };
+  // Acknowledged is an alert by its id, and an id begins with its run.
+  EXPECT_EQ(add("gpt/", "victim/").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(add("\"gpt\"", "\"victim\"").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(add("\"gpt\"", "\"*\"").status().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(b.silences->Of(victim.alert).empty());
+  const auto trail = [&](const std::string& run, const std::string& at) {
+    return b.Import(
+        With(bytes,
+             {{"audit", at,
+               R"({"who":"x","what":"run_deleted","subject":"","detail":"","run":")" + run + "\"}", false}}));
+  };
+  EXPECT_EQ(trail("victim", "01700000000000000000").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(trail("", "01700000000000000000").status().code(), Code::kInvalidArgument);
+  // A time far ahead would push all that follows there, and the last one over its end.
+  EXPECT_EQ(trail("gpt", "09223372036854775807").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(trail("gpt", "99999999999999999999").status().code(), Code::kDataLoss);
+  EXPECT_TRUE(trail("gpt", "01700000000000000000").ok());
+  EXPECT_EQ(b.audit->Read("victim", 10)->size(), 0u);
+  // An alert under the victim's id, of this run and of the victim's.
+  const auto alerts = *a.history.store().ScanMeta("alert", "gpt");
+  ASSERT_EQ(alerts.size(), 1u);
+  Side c;
+  Sick(c, 60, "victim");
+  const std::string as_victim = Replaced(alerts[0].value, "gpt/", "victim/");
+  const std::string of_victim = Replaced(as_victim, "\"gpt\"", "\"victim\"");
+  ASSERT_NE(of_victim, as_victim);
+  ASSERT_TRUE(c.Import(With(bytes, {{"alert", victim.alert.id, Replaced(as_victim, "critical", "info"), true},
+                                    {"alert", victim.alert.id + "2", of_victim, true}}))
+                  .ok());
+  c.alerts->Flush();
+  ASSERT_EQ(c.alerts->Firing().size(), 2u);
+  for (const alert::AlertRecord& record : c.alerts->Firing())
+    EXPECT_TRUE(record.alert.id.starts_with(record.alert.run + "/")) << record.alert.id;
+  EXPECT_EQ(c.alerts->OfRun("victim")->size(), 1u);
+  EXPECT_EQ(c.alerts->OfRun("gpt")->size(), 1u);
+}
+
+// What ingest would have refused or quarantined is no better for coming in an archive.
+TEST(RunMover, WhatTheDoorRefusesIsRefused) {
+  Side a, b, c;
+  const store::SourceId source = a.history.Hello("gpt");
+  wire::Frame fits, wild, stranger;
+  fits.step = 1;
+  wild.step = -5;
+  stranger.step = 2;
+  fits.series = wild.series = {tests::Scalar(kLoss, 2.0f)};
+  stranger.series = {tests::Scalar(kLoss, 2.0f)};
+  stranger.series[0].layer = 77;
+  for (const wire::Frame& frame : {fits, wild, stranger}) a.history.Put(source, frame);
+  const auto outcome = b.Import(a.Export("gpt"));
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_EQ(outcome->added.frames, 1u);
+  EXPECT_EQ(outcome->added.quarantined, 2u);
+  c.mover = RunMover::Create({.store = &c.history.store(),
+                              .silences = c.silences.get(),
+                              .audit = c.audit.get(),
+                              .clock = &c.history.clock(),
+                              .made_by = "test",
+                              .max_heads_per_run = 3});
+  const wire::Hello hello = *a.history.store().GetSource(source)->hello;
+  uint64_t heads = 0;
+  for (const wire::Layer& layer : hello.model.layers) heads += layer.query_heads;
+  EXPECT_EQ(c.Import(a.Export("gpt")).ok(), heads <= 3);
+}
+
+TEST(RunMover, WhoMayNotTakesNoPlace) {
+  Side a, b;
+  Sick(a, 30);
+  const std::string bytes = a.Export("gpt");
+  const auto no = [](const std::string&) { return Status(Code::kPermissionDenied, "no"); };
+  const auto first = *b.mover->StartImport("", no);
+  const auto second = *b.mover->StartImport("", no);
+  const auto third = *b.mover->StartImport("", no);
+  EXPECT_TRUE(first->Feed(std::string_view(bytes).substr(0, 20)).ok());
+  EXPECT_TRUE(b.Import(bytes).ok());
+}
+
 TEST(RunMover, WhoMayNotAndWhatIsTornChangeNothing) {
   Side a, b;
   Sick(a, 30);
@@ -185,7 +299,8 @@ TEST(RunMover, OneImportOfARunAndFewAtATime) {
     ASSERT_TRUE(one->Feed(std::string_view(bytes).substr(0, 200)).ok());
     const auto two = *b.mover->StartImport("", may);
     EXPECT_EQ(two->Feed(bytes).code(), Code::kFailedPrecondition);
-    EXPECT_EQ(b.mover->StartImport("", may).status().code(), Code::kResourceExhausted);
+    const auto three = *b.mover->StartImport("", may);
+    EXPECT_EQ(three->Feed(bytes).code(), Code::kResourceExhausted);
     ASSERT_TRUE(one->Feed(std::string_view(bytes).substr(200)).ok());
     EXPECT_TRUE(one->Finish().ok());
   }

@@ -14,7 +14,9 @@ Status Ledger::Load() {
   FS_ASSIGN_OR_RETURN(const auto entries, store_->ScanMetaOfAllRuns(kKind));
   for (const store::MetaEntry& entry : entries) {
     if (!entry.key.starts_with(prefix)) continue;
-    told_[entry.key.substr(prefix.size())] = StateOf(entry.value);
+    const std::string id = entry.key.substr(prefix.size());
+    // Only of its own run's alerts: the entry may have come in an archive.
+    if (id.starts_with(entry.run + "/")) told_[id] = StateOf(entry.value);
   }
   return OkStatus();
 }

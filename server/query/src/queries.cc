@@ -1,6 +1,7 @@
 #include "foreshock/server/query/queries.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "convert.h"
 #include "foreshock/base/catalogue.h"
@@ -85,6 +86,8 @@ v1::Run Queries::ToRun(const store::RunInfo& info) const {
   run.set_last_step(info.newest().last_step.value_or(0));
   run.set_first_unix_ns(static_cast<uint64_t>(info.first_unix_ns));
   run.set_last_unix_ns(static_cast<uint64_t>(info.last_unix_ns));
+  const auto begun = options_.store->GetMeta(store::kImportKind, info.run, store::kImportBegun);
+  if (begun.ok()) run.set_import_begun_unix_ns(std::strtoull(begun->c_str(), nullptr, 10));
   store::StepQuery last;
   last.run = info.run;
   last.signals = {kLoss};

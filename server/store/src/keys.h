@@ -12,8 +12,7 @@
 
 namespace foreshock::store {
 
-inline constexpr char kImportKind[] = "import";  // of meta entries that say how a run came here
-inline constexpr size_t kSealBytes = 4;          // before the payload in a value of kKept
+inline constexpr size_t kSealBytes = 4;  // before the payload in a value of kKept
 
 // First byte of a key.
 enum class Table : char {

@@ -1,6 +1,7 @@
 #include "run_import.h"
 
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 #include "foreshock/server/store/parts.h"
@@ -12,8 +13,11 @@ namespace foreshock::store {
 namespace {
 
 constexpr size_t kBytesOfWrite = 4u << 20;
-constexpr size_t kMostNoteBytes = 16u << 20;
+constexpr size_t kMostBytesOfNotes = 256u << 20;  // they are held until the end
 constexpr std::string_view kDone = "done";
+
+std::string BegunKey(const std::string& run) { return MetaKey(kImportKind, run, kImportBegun); }
+
 constexpr uint64_t kGroupsBehindImport = 3;
 constexpr std::chrono::milliseconds kWaitForImport{100};
 
@@ -26,8 +30,9 @@ Status OutOfOrder(const std::string& what) {
 
 }  // namespace
 
-Result<std::unique_ptr<RunImport>> StoreImpl::StartImport(const archive::Begin& begin, int64_t now_unix_ns) {
-  auto import = std::make_unique<RunImportImpl>(this, begin, now_unix_ns);
+Result<std::unique_ptr<RunImport>> StoreImpl::StartImport(const archive::Begin& begin, int64_t now_unix_ns,
+                                                          ImportRules rules) {
+  auto import = std::make_unique<RunImportImpl>(this, begin, now_unix_ns, std::move(rules));
   FS_RETURN_IF_ERROR(import->Start());
   return std::unique_ptr<RunImport>(std::move(import));
 }
@@ -91,14 +96,14 @@ Status RunImportImpl::AddAttempt(const archive::Attempt& told) {
     attempt.fresh = false;
   } else {
     for (const auto& [number, other] : run->second.attempts) {
-      const bool mapped = std::any_of(attempts_.begin(), attempts_.end(),
-                                      [&](const auto& item) { return item.second.number == number; });
+      const bool mapped = mapped_attempts_.contains(number);
       if (number == told.number || (number < told.number && !mapped))
         return OutOfOrder("run '" + begin_.run + "': attempt '" + other.name +
                           "' is here, and the archive's '" + told.name +
                           "' is older or cannot be told from it");
     }
   }
+  mapped_attempts_.insert(attempt.number);
   attempts_[told.number] = std::move(attempt);
   return OkStatus();
 }
@@ -121,6 +126,7 @@ Status RunImportImpl::AddProcess(const archive::Process& told) {
     process.id = here->id;
     process.before = *here;
   }
+  mapped_processes_.insert(process.id);
   processes_[told.place] = std::move(process);
   return OkStatus();
 }
@@ -150,8 +156,7 @@ Result<const SourceInfo*> RunImportImpl::FindHere(const archive::Place& place, c
   if (const SourceInfo* found = entry->FindIncarnation(place.rank, incarnation)) return found;
   for (auto it = entry->sources.lower_bound({place.rank, 0});
        it != entry->sources.end() && it->first.first == place.rank; ++it) {
-    const bool mapped = std::any_of(processes_.begin(), processes_.end(),
-                                    [&](const auto& item) { return item.second.id == it->second.id; });
+    const bool mapped = mapped_processes_.contains(it->second.id);
     if (it->first.second == place.process || (it->first.second < place.process && !mapped))
       return OutOfOrder("run '" + begin_.run + "': a process of rank " + std::to_string(place.rank) +
                         " is here that the archive does not have");
@@ -185,6 +190,7 @@ Status RunImportImpl::Enter(Attempt* attempt, Process* process) {
   }
   process->id.run = process->before.id.run = run_number;
   process->before.id = process->id;
+  MarkBegun(&batch);
   batch.Put(SourceKey(Table::kSource, process->id), EncodeSource(process->before));
   batch.Put(SourceKey(Table::kCounters, process->id), EncodeCounters(process->before));
   FS_RETURN_IF_ERROR(store_.db_->Write(batch, true));
@@ -322,6 +328,13 @@ Status RunImportImpl::AddFrame(const archive::Record& record) {
     return OkStatus();
   }
   const SourceId& id = process->id;
+  // What came to the other server has been through its checks; an archive may come from anyone.
+  if (rules_.check_frame) {
+    const Status fits = rules_.check_frame(*process->before.hello, *frame);
+    if (!fits.ok())
+      return AddQuarantined({archive::RecordKind::kQuarantined, record.place, record.payload,
+                             static_cast<uint32_t>(wire::RecordType::kFrame), frame->seq, fits.message()});
+  }
   FS_ASSIGN_OR_RETURN(const Attempt* attempt, AttemptOf(record.place.attempt));
   // Of a step that its process sent twice the later one holds: one that comes here second although it was
   // sent first is put behind all that is closed.
@@ -415,15 +428,20 @@ Status RunImportImpl::AddMark(const archive::Unmerged& mark) {
 // knows more than what was judged without. Written at the end, with the news of it.
 Status RunImportImpl::AddNote(archive::Note note) {
   if (!note.of_run) return Impossible("a note of the server");
-  if (note.kind.empty() || note.kind.size() > 64 || note.kind == kImportKind || note.key.size() > 0xFFFF ||
-      note.value.size() > kMostNoteBytes)
+  if (note.kind.empty() || note.kind.size() > 64 || note.kind == kImportKind || note.key.size() > 0xFFFF)
     return Impossible("a note of kind '" + note.kind + "' that cannot be kept");
   MetaEntry entry{std::move(note.kind), begin_.run, std::move(note.key), std::move(note.value)};
   const Result<std::string> here = store_.GetMeta(entry.kind, entry.run, entry.key);
-  if (here.ok() && (again_ || *here == entry.value)) {
+  const auto supersedes = [&](const std::string& one, const std::string& other) {
+    return rules_.supersedes && rules_.supersedes(entry.kind, one, other);
+  };
+  if (here.ok() && (*here == entry.value || supersedes(entry.value, *here) ||
+                    (again_ && !supersedes(*here, entry.value)))) {
     ++outcome_.known.notes;
     return OkStatus();
   }
+  bytes_of_notes_ += entry.key.size() + entry.value.size() + 256;
+  if (bytes_of_notes_ > kMostBytesOfNotes) return Impossible("more than 256 MiB of notes");
   ++outcome_.added.notes;
   last_.push_back(std::move(entry));
   return OkStatus();
@@ -487,6 +505,11 @@ Status RunImportImpl::AddCounters(const archive::Counters& counters) {
 
 // --- writing
 
+// With the first that is written: the run is here in part from then on, until the end.
+void RunImportImpl::MarkBegun(Batch* batch) {
+  if (!std::exchange(begun_, true)) batch->Put(BegunKey(begin_.run), std::to_string(now_unix_ns_));
+}
+
 Status RunImportImpl::WriteWhenFull(size_t bytes) {
   pending_->bytes += bytes + 64;
   return pending_->bytes < kBytesOfWrite ? OkStatus() : Write();
@@ -501,6 +524,7 @@ Status RunImportImpl::Write() {
   std::lock_guard write(store_.write_mutex_);
   FS_RETURN_IF_ERROR(StillThere());
   store_.most_open_ = 0;
+  MarkBegun(&pending_->batch);
   for (const std::string& mark : pending_->marks) pending_->batch.Put(mark, {});
   for (const auto& [source, step] : pending_->frames) store_.WillAppend(source, step);
   for (const FramesOf& source : pending_->kept) store_.layouts_.WillKeep(source);
@@ -522,6 +546,8 @@ Result<RunImport::Outcome> RunImportImpl::Finish() {
   std::lock_guard write(store_.write_mutex_);
   FS_RETURN_IF_ERROR(StillThere());
   FS_RETURN_IF_ERROR(store_.PutMeta(last_));
+  // Of an import that broke off, too. Should it stay behind here, repeating the import takes it away.
+  FS_RETURN_IF_ERROR(store_.DeleteMeta(kImportKind, begin_.run, kImportBegun));
   store_.observers_.Each([&](Observer& observer) { observer.OnRunImported(begin_.run); });
   return outcome_;
 }

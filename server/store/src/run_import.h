@@ -21,8 +21,8 @@ namespace foreshock::store {
 
 class RunImportImpl final : public RunImport {
  public:
-  RunImportImpl(StoreImpl* store, archive::Begin begin, int64_t now_unix_ns)
-      : store_(*store), begin_(std::move(begin)), now_unix_ns_(now_unix_ns) {}
+  RunImportImpl(StoreImpl* store, archive::Begin begin, int64_t now_unix_ns, Store::ImportRules rules)
+      : store_(*store), begin_(std::move(begin)), now_unix_ns_(now_unix_ns), rules_(std::move(rules)) {}
 
   Status Start();
   Status Add(archive::Entry entry) override;
@@ -83,6 +83,7 @@ class RunImportImpl final : public RunImport {
   SourceInfo Settled(const Process& process, const SourceInfo& here, const SourceInfo& told) const;
   void PutFrame(const std::string& key, std::string_view value, const SourceId& id,
                 std::shared_ptr<const wire::Frame> frame);
+  void MarkBegun(Batch* batch);
   Status WriteWhenFull(size_t bytes);
   Status Write();
   Status Gone() const;
@@ -92,12 +93,17 @@ class RunImportImpl final : public RunImport {
   StoreImpl& store_;
   const archive::Begin begin_;
   const int64_t now_unix_ns_;
+  const Store::ImportRules rules_;
   uint32_t run_ = 0;                      // here; 0: not yet
+  bool begun_ = false;                    // is marked
   bool again_ = false;                    // an import of this run was finished here before
   std::map<uint32_t, Attempt> attempts_;  // by the archive's number, as the next
   std::map<archive::Place, Process> processes_;
+  std::set<uint32_t> mapped_attempts_;  // numbers here of what the archive has
+  std::set<SourceId> mapped_processes_;
   std::set<FramesOf> gathered_;  // ranks whose numbers are known
   std::vector<MetaEntry> last_;  // written at the end
+  size_t bytes_of_notes_ = 0;    // in last_
   std::unique_ptr<Pending> pending_ = std::make_unique<Pending>();
   Outcome outcome_;
 };

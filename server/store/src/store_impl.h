@@ -55,7 +55,8 @@ class StoreImpl final : public Store {
 
   Status ExportRun(const std::string& run,
                    const std::function<Status(archive::Entry entry)>& each) const override;
-  Result<std::unique_ptr<RunImport>> StartImport(const archive::Begin& begin, int64_t now_unix_ns) override;
+  Result<std::unique_ptr<RunImport>> StartImport(const archive::Begin& begin, int64_t now_unix_ns,
+                                                 ImportRules rules) override;
 
   Status PutMeta(std::span<const MetaEntry> entries) override;
   Status DeleteMeta(std::string_view kind, std::string_view run, std::string_view key) override;

@@ -378,6 +378,86 @@ TEST_F(RunArchive, WhatNoServerCanHaveHadIsRefused) {
   EXPECT_EQ(a_->ExportRun("gpt", [](archive::Entry) { return Status(Code::kIo, "full"); }).code(), Code::kIo);
 }
 
+TEST_F(RunArchive, IsMarkedUntilItIsWhole) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 30);
+  const auto entries = Exported(*a_, "gpt");
+  const auto begun = [&] { return b_->GetMeta(kImportKind, "gpt", kImportBegun); };
+  EXPECT_EQ(Import(*b_, "gpt", entries, entries.size() / 2).status().code(), Code::kUnavailable);
+  ASSERT_TRUE(begun().ok());
+  EXPECT_EQ(*begun(), "13");
+  b_.reset();
+  b_ = OpenAt(to_);  // a restart does not forget it
+  ASSERT_TRUE(begun().ok());
+  // It is no part of the run.
+  for (const archive::Entry& entry : Exported(*b_, "gpt")) {
+    const auto* note = std::get_if<archive::Note>(&entry);
+    EXPECT_FALSE(note != nullptr && note->kind == kImportKind);
+  }
+  ASSERT_TRUE(Import(*b_, "gpt", entries).ok());
+  EXPECT_EQ(begun().status().code(), Code::kNotFound);
+  // A repetition that adds nothing leaves no mark, broken off or not; one that adds something does.
+  EXPECT_EQ(Import(*b_, "gpt", entries, entries.size() - 1).status().code(), Code::kUnavailable);
+  EXPECT_EQ(begun().status().code(), Code::kNotFound);
+  EXPECT_EQ(AllFrames(*b_, "gpt"), AllFrames(*a_, "gpt"));
+}
+
+// An archive may come from anyone: what its server's door would have refused is put aside, as there.
+TEST_F(RunArchive, FramesThatDoNotFitAreQuarantined) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 30);
+  const auto entries = Exported(*a_, "gpt");
+  const auto check = [](const wire::Hello& hello, const wire::Frame& frame) {
+    EXPECT_EQ(hello.run, "gpt");
+    return frame.step < 20 ? OkStatus() : Status(Code::kInvalidArgument, "too far");
+  };
+  for (int i = 0; i < 2; ++i) {
+    auto import = *b_->StartImport(BeginOf("gpt"), 1, {check, nullptr});
+    for (const archive::Entry& entry : entries) ASSERT_TRUE(import->Add(entry).ok());
+    const auto outcome = import->Finish();
+    ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+    EXPECT_EQ(outcome->added.frames, i == 0 ? 20u : 0u);
+    EXPECT_EQ(outcome->added.quarantined, i == 0 ? 10u : 0u);
+    EXPECT_EQ(outcome->known.quarantined, i == 0 ? 0u : 10u);
+  }
+  EXPECT_EQ(AllFrames(*b_, "gpt").size(), 2 * 20u);  // of the rank, and as the steps over all of one
+}
+
+TEST_F(RunArchive, ANoteThatMustHoldTakesThePlaceOfOneHere) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 1);
+  const MetaEntry weak[] = {{"action", "gpt", "x", "a"}}, strong[] = {{"action", "gpt", "x", "b"}};
+  const auto import = [&] {
+    Store::ImportRules rules;
+    rules.supersedes = [](std::string_view kind, const std::string& one, const std::string& other) {
+      return kind == "action" && one < other;
+    };
+    auto coming = *b_->StartImport(BeginOf("gpt"), 1, std::move(rules));
+    for (const archive::Entry& entry : Exported(*a_, "gpt")) EXPECT_TRUE(coming->Add(entry).ok());
+    EXPECT_TRUE(coming->Finish().ok());
+    return *b_->GetMeta("action", "gpt", "x");
+  };
+  ASSERT_TRUE(a_->PutMeta(weak).ok());
+  EXPECT_EQ(import(), "a");
+  ASSERT_TRUE(a_->PutMeta(strong).ok());
+  EXPECT_EQ(import(), "b");
+  ASSERT_TRUE(a_->PutMeta(weak).ok());
+  EXPECT_EQ(import(), "b");
+}
+
+TEST_F(RunArchive, NotesAreBounded) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 1);
+  auto import = *b_->StartImport(BeginOf("gpt"), 1);
+  for (const archive::Entry& entry : Exported(*a_, "gpt")) ASSERT_TRUE(import->Add(entry).ok());
+  Status status;
+  int taken = 0;
+  for (; status.ok() && taken < 100; ++taken)
+    status = import->Add(archive::Note{"alert", std::to_string(taken), std::string(8u << 20, 'x'), true});
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_EQ(taken, 32);
+}
+
 TEST_F(RunArchive, DeletedWhileItIsImported) {
   const SourceId id = Say(*a_, {});
   Steps(*a_, id, 0, 3);

@@ -18,8 +18,8 @@ bool LooksLikeArchive(std::string_view bytes);
 // Feed pieces of any size, then Finish. Holds at most one entry (64 MiB) and the names of processes. Not
 // thread-safe. The first error is final.
 //   kInvalidArgument    no archive at all
-//   kUnimplemented      of a later version, or with an entry that this version does not know and must not
-//   skip kDataLoss           damaged, torn or in disorder; the message names the byte
+//   kUnimplemented      of a later version, or with an entry that it must not skip
+//   kDataLoss           damaged, torn or in disorder; the message names the byte
 class Reader {
  public:
   using Each = std::function<Status(Entry entry)>;
@@ -50,7 +50,7 @@ class Reader {
   bool begun_ = false, ended_ = false;
   Status status_;
   Counts counts_;
-  uint64_t skipped_ = 0;
+  uint64_t entries_ = 0, skipped_ = 0;
   std::set<uint32_t> attempts_;
   std::set<Place> processes_;
 };

@@ -40,9 +40,9 @@ class AuditLog {
 
   // Entries about one run as they are stored, oldest first; and one of another server as it was stored there:
   // kept under its time, or the next free one. False: it is here already, or older than all that is kept.
-  // kInvalidArgument for what is no entry.
+  // kInvalidArgument for what is no entry, not of `run`, or more than a day ahead.
   Result<std::vector<store::MetaEntry>> EntriesOf(const std::string& run) const;
-  Result<bool> Adopt(store::MetaEntry entry);
+  Result<bool> Adopt(const std::string& run, store::MetaEntry entry);
 
   // Newest first; an empty run means all.
   Result<std::vector<AuditEntry>> Read(std::string_view run, size_t limit) const;

@@ -89,9 +89,10 @@ class Silences {
 
   // Silences of this one run (none by pattern) and acknowledgements of its alerts, ended ones too, as they
   // are stored; and one of another server as it was stored there, its times and its copies at targets too.
-  // False: one of this id is here. kInvalidArgument for what is none.
+  // False: one of this id is here, or it has ended and many such are. kInvalidArgument for what is none, is
+  // not of `run` alone or of a time more than a day ahead; kResourceExhausted at kMostActive.
   virtual std::vector<store::MetaEntry> EntriesOf(const std::string& run) const = 0;
-  virtual Result<bool> Adopt(const store::MetaEntry& entry) = 0;
+  virtual Result<bool> Adopt(const std::string& run, const store::MetaEntry& entry) = 0;
 
   // What became of a copy of the silence at a notification target. One owner a target.
   virtual void SetCopy(const std::string& id, const std::string& target, const std::string& state) = 0;

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "foreshock/base/clock.h"
@@ -28,6 +29,11 @@
 #include "foreshock/v1/control.pb.h"
 
 namespace foreshock::control {
+
+// Of two records of one action, here and in an archive (values of meta entries): true when the one told of
+// must take the place of the one here, because ranks may have obeyed it: it is committed, and the one here is
+// not.
+bool Supersedes(std::string_view kind, const std::string& here, const std::string& told);
 
 struct ControlOptions {
   store::Store* store = nullptr;  // this and the next two: not owned, must outlive the Controls

@@ -24,8 +24,13 @@ struct MoveOptions {
   alert::AuditLog* audit = nullptr;
   const Clock* clock = nullptr;
   std::string made_by;  // name and version of the program, for the archive's head
+  // See store::Store::ImportRules; of actions control::Supersedes.
+  std::function<bool(std::string_view kind, const std::string& one, const std::string& other)> supersedes =
+      {};
   uint64_t max_runs = 100'000;
-  size_t most_at_once = 4;  // exports and imports together; more are kResourceExhausted
+  uint64_t max_heads_per_run = 1u << 20;  // of a process that is imported, as at the door
+  int64_t max_step = 999'999'999;         // frames of other steps are quarantined
+  size_t most_at_once = 4;                // exports and imports together; more are kResourceExhausted
 };
 
 struct ImportOutcome {
@@ -57,7 +62,7 @@ class RunMover {
   virtual Status Export(const std::string& run, const std::string& issuer, const Sink& sink) = 0;
 
   // `may` is asked once, as soon as the archive has said whose it is. One import of a run at a time
-  // (kFailedPrecondition). Must not outlive the mover.
+  // (kFailedPrecondition), `most_at_once` of all, which counts from then on. Must not outlive the mover.
   using May = std::function<Status(const std::string& run)>;
   virtual Result<std::unique_ptr<Import>> StartImport(const std::string& issuer, May may) = 0;
 

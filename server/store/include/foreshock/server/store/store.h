@@ -165,8 +165,17 @@ class Store {
   // is there, and what came before is left out when it comes again, by an import or by its sender. What is
   // added is not told record by record: observers hear OnRunImported at the end. kInvalidArgument for a name
   // that no run can have.
-  virtual Result<std::unique_ptr<RunImport>> StartImport(const archive::Begin& begin,
-                                                         int64_t now_unix_ns) = 0;
+  struct ImportRules {
+    // A frame that this refuses is kept as a quarantined record. Null: all are taken.
+    std::function<Status(const wire::Hello& hello, const wire::Frame& frame)> check_frame;
+    // Whether of two values of one note the second takes the first's place at all events. Null: never.
+    std::function<bool(std::string_view kind, const std::string& one, const std::string& other)> supersedes;
+  };
+  virtual Result<std::unique_ptr<RunImport>> StartImport(const archive::Begin& begin, int64_t now_unix_ns,
+                                                         ImportRules rules) = 0;
+  Result<std::unique_ptr<RunImport>> StartImport(const archive::Begin& begin, int64_t now_unix_ns) {
+    return StartImport(begin, now_unix_ns, ImportRules{});
+  }
 
   // --- the registry (from memory)
 

@@ -84,6 +84,11 @@ std::vector<Rivals> RivalsOf(const AttemptInfo& attempt);
 RunState StateOf(const AttemptInfo& attempt, int64_t now_unix_ns, int64_t silent_after_ns,
                  const Listening& listening = {});
 
+// Meta entries of a run that say how it came here (docs/formats/store.md). `begun` is there from an import's
+// first write to its end: where it is, and no import runs, one broke off.
+inline constexpr char kImportKind[] = "import";
+inline constexpr char kImportBegun[] = "begun";
+
 struct RunInfo {
   std::string run;
   int64_t first_unix_ns = 0, last_unix_ns = 0;
