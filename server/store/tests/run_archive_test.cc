@@ -99,7 +99,8 @@ Everything AllFrames(const Store& store, const std::string& run) {
 // What is counted of every process.
 std::vector<std::string> AllSources(const Store& store, const std::string& run) {
   std::vector<std::string> all;
-  for (const AttemptInfo& attempt : store.GetRun(run)->attempts) {
+  const auto info = store.GetRun(run);
+  for (const AttemptInfo& attempt : info->attempts) {
     all.push_back(attempt.attempt + " " + std::to_string(attempt.number) + " " +
                   std::to_string(attempt.first_unix_ns));
     for (const SourceInfo& s : attempt.sources) {
