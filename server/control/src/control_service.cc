@@ -4,6 +4,7 @@
 #include "foreshock/rpc/services.h"
 #include "foreshock/rpc/status.h"
 #include "foreshock/server/auth/gate.h"
+#include "idle_limit.h"
 
 namespace foreshock::control {
 namespace {
@@ -20,12 +21,13 @@ grpc::Status Give(Result<Message> result, Message* reply) {
 class ControlServiceImpl final : public ControlService, public v1::Control::Service {
  public:
   ControlServiceImpl(Controls* controls, upkeep::Upkeep* upkeep, const SilenceApi* silences,
-                     const auth::Gate* gate, move::RunMover* mover)
+                     const auth::Gate* gate, move::RunMover* mover, std::chrono::milliseconds idle_limit)
       : controls_(*controls),
         upkeep_(*upkeep),
         silences_(*silences),
         gate_(gate != nullptr ? *gate : open_gate_),
-        mover_(mover) {}
+        mover_(mover),
+        idle_limit_(idle_limit) {}
   grpc::Service* service() override { return this; }
 
   grpc::Status Act(grpc::ServerContext* context, const v1::ActRequest* request,
@@ -90,9 +92,10 @@ class ControlServiceImpl final : public ControlService, public v1::Control::Serv
     if (const Status may = May(*context, Scope::kControl, request->run()); !may.ok()) return rpc::ToGrpc(may);
     if (mover_ == nullptr) return rpc::ToGrpc(NoMover());
     v1::ExportRunReply piece;
+    IdleLimit limit(context, idle_limit_);
     return rpc::ToGrpc(mover_->Export(request->run(), request->issuer(), [&](std::string_view bytes) {
       piece.set_archive(bytes.data(), bytes.size());
-      return writer->Write(piece) ? OkStatus() : Status(Code::kUnavailable, "export: the caller went away");
+      return limit.Allows([&] { return writer->Write(piece); }) ? OkStatus() : Gone("export", limit);
     }));
   }
   grpc::Status ImportRun(grpc::ServerContext* context, grpc::ServerReader<v1::ImportRunRequest>* reader,
@@ -103,16 +106,17 @@ class ControlServiceImpl final : public ControlService, public v1::Control::Serv
     if (const Status may = gate_.Count(caller->MayAtAll(Scope::kControl)); !may.ok()) return rpc::ToGrpc(may);
     if (mover_ == nullptr) return rpc::ToGrpc(NoMover());
     v1::ImportRunRequest piece;
-    if (!reader->Read(&piece)) return rpc::ToGrpc(Status(Code::kInvalidArgument, "archive: empty"));
+    IdleLimit limit(context, idle_limit_);
+    const auto next = [&] { return limit.Allows([&] { return reader->Read(&piece); }); };
+    if (!next()) return rpc::ToGrpc(Status(Code::kInvalidArgument, "archive: empty"));
     const auto import = mover_->StartImport(
         piece.issuer(), [&](const std::string& run) { return May(*context, Scope::kControl, run); });
     if (!import.ok()) return rpc::ToGrpc(import.status());
     do {
       const Status fed = (*import)->Feed(piece.archive());
       if (!fed.ok()) return rpc::ToGrpc(fed);
-    } while (reader->Read(&piece));
-    if (context->IsCancelled())
-      return rpc::ToGrpc(Status(Code::kUnavailable, "import: the caller went away"));
+    } while (next());
+    if (limit.expired() || context->IsCancelled()) return rpc::ToGrpc(Gone("import", limit));
     const auto outcome = (*import)->Finish();
     if (!outcome.ok()) return rpc::ToGrpc(outcome.status());
     reply->set_run(outcome->run);
@@ -125,6 +129,12 @@ class ControlServiceImpl final : public ControlService, public v1::Control::Serv
 
  private:
   static Status NoMover() { return Status(Code::kUnimplemented, "this server moves no runs"); }
+  // What the log says: where the call was cancelled its caller reads CANCELLED.
+  Status Gone(const std::string& what, const IdleLimit& limit) const {
+    if (!limit.expired()) return Status(Code::kUnavailable, what + ": the caller went away");
+    return Status(Code::kUnavailable,
+                  what + ": the caller kept still for " + std::to_string(idle_limit_.count()) + " ms");
+  }
   static void Tell(const store::RunImport::Counts& counts, v1::ImportCounts* to) {
     to->set_frames(counts.frames);
     to->set_merged_frames(counts.merged_frames);
@@ -158,14 +168,16 @@ class ControlServiceImpl final : public ControlService, public v1::Control::Serv
   const auth::Gate open_gate_;  // lets everybody do everything
   const auth::Gate& gate_;
   move::RunMover* const mover_;
+  const std::chrono::milliseconds idle_limit_;
 };
 
 }  // namespace
 
 std::unique_ptr<ControlService> ControlService::Create(Controls* controls, upkeep::Upkeep* upkeep,
                                                        const SilenceApi* silences, const auth::Gate* gate,
-                                                       move::RunMover* mover) {
-  return std::make_unique<ControlServiceImpl>(controls, upkeep, silences, gate, mover);
+                                                       move::RunMover* mover,
+                                                       std::chrono::milliseconds idle_limit) {
+  return std::make_unique<ControlServiceImpl>(controls, upkeep, silences, gate, mover, idle_limit);
 }
 
 }  // namespace foreshock::control
