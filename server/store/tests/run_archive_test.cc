@@ -273,8 +273,8 @@ TEST_F(RunArchive, BrokenOffAnywhereAndBegunAgain) {
     ASSERT_TRUE(Import(*store, "gpt", entries).ok());
     EXPECT_EQ(AllFrames(*a_, "gpt"), AllFrames(*store, "gpt"));
     for (size_t i = 0; i < 2; ++i) {
-      const SourceInfo &there = store->GetRun("gpt")->newest().sources[i],
-                       &here = a_->GetRun("gpt")->newest().sources[i];
+      const SourceInfo there = store->GetRun("gpt")->newest().sources[i],
+                       here = a_->GetRun("gpt")->newest().sources[i];
       EXPECT_EQ(there.durable_seq, here.durable_seq);
       EXPECT_EQ(there.frames, here.frames);
       EXPECT_EQ(there.gaps, here.gaps);
