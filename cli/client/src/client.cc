@@ -127,7 +127,9 @@ class GrpcClient final : public Client {
     Prepare(&context, true);
     v1::SeriesPoints all, piece;
     auto reader = query_->ReadSeries(&context, request);
-    while (reader->Read(&piece)) all.mutable_points()->MergeFrom(piece.points());
+    while (reader->Read(&piece)) {
+      for (v1::SeriesPoint& point : *piece.mutable_points()) *all.add_points() = std::move(point);
+    }
     const Status status = Told(reader->Finish());
     if (!status.ok()) return status;
     return all;

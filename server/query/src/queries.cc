@@ -128,20 +128,20 @@ Result<store::Rollup> Queries::ReadRollup(const v1::ReadSeriesRequest& request) 
 }
 
 Status Queries::ReadSeries(const v1::ReadSeriesRequest& request,
-                           const std::function<bool(v1::SeriesPoints)>& each) const {
+                           const std::function<bool(const v1::SeriesPoints&)>& each) const {
   FS_ASSIGN_OR_RETURN(const store::SeriesQuery query, ToQuery(request));
-  v1::SeriesPoints piece;
+  v1::SeriesPoints piece;  // cleared it keeps its points' memory
   bool wanted = true;
   FS_RETURN_IF_ERROR(options_.store->ReadSeries(query, [&](const store::SeriesPoint& point) {
     v1::SeriesPoint& p = *piece.add_points();
     p.set_step(point.step);
     ToProto(point.series, p.mutable_series());
     if (piece.points_size() < kPointsOfPiece) return true;
-    wanted = each(std::move(piece));
-    piece = v1::SeriesPoints();
+    wanted = each(piece);
+    piece.clear_points();
     return wanted;
   }));
-  if (wanted && piece.points_size() > 0) each(std::move(piece));
+  if (wanted && piece.points_size() > 0) each(piece);
   return OkStatus();
 }
 

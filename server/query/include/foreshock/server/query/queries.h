@@ -35,11 +35,12 @@ class Queries {
 
   Result<v1::ListRunsReply> ListRuns(const v1::ListRunsRequest& request) const;
   Result<v1::Run> GetRun(const v1::GetRunRequest& request) const;
-  // Pieces of at most 256 points, by rising step. `each` returns false to stop early, which is ok.
   // The series at a resolution of about request.max_points (at least 1) buckets; one layer, or a scalar.
   Result<store::Rollup> ReadRollup(const v1::ReadSeriesRequest& request) const;
+  // Pieces of at most 256 points, by rising step, each there until the call returns. `each` returns false to
+  // stop early, which is ok.
   Status ReadSeries(const v1::ReadSeriesRequest& request,
-                    const std::function<bool(v1::SeriesPoints)>& each) const;
+                    const std::function<bool(const v1::SeriesPoints&)>& each) const;
   Result<v1::StepReply> ReadStep(const v1::ReadStepRequest& request) const;
   Result<v1::ListAlertsReply> ListAlerts(const v1::ListAlertsRequest& request) const;
   Result<v1::ListEventsReply> ListEvents(const v1::ListEventsRequest& request) const;
