@@ -76,6 +76,13 @@ class Log : public rocksdb::Logger {
   }
 };
 
+rocksdb::ReadOptions OptionsOf(const rocksdb::Snapshot* snapshot, bool once) {
+  rocksdb::ReadOptions options;
+  options.snapshot = snapshot;
+  options.fill_cache = !once;
+  return options;
+}
+
 rocksdb::Options RocksOptions(const StoreOptions& from) {
   LinkChecksum();
   rocksdb::Options options;
@@ -220,25 +227,22 @@ Database::View::View(View&& other) noexcept
     : lock_(std::move(other.lock_)),
       db_(other.db_),
       snapshot_(std::exchange(other.snapshot_, nullptr)),
-      generation_(other.generation_) {}
+      generation_(other.generation_),
+      once_(other.once_) {}
 
 Database::View::~View() {
   if (snapshot_ != nullptr) db_->ReleaseSnapshot(snapshot_);
 }
 
 Result<std::string> Database::View::Get(std::string_view key) const {
-  rocksdb::ReadOptions options;
-  options.snapshot = snapshot_;
   std::string value;
-  const rocksdb::Status status = db_->Get(options, ToSlice(key), &value);
+  const rocksdb::Status status = db_->Get(OptionsOf(snapshot_, once_), ToSlice(key), &value);
   if (!status.ok()) return FromRocks(status, "read");
   return value;
 }
 
 Status Database::View::Scan(std::string_view prefix, std::string_view from, const Each& each) const {
-  rocksdb::ReadOptions options;
-  options.snapshot = snapshot_;
-  const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options));
+  const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(OptionsOf(snapshot_, once_)));
   it->Seek(ToSlice(std::max(prefix, from)));
   for (; it->Valid() && it->key().starts_with(ToSlice(prefix)); it->Next()) {
     if (!each(ToView(it->key()), ToView(it->value()))) return OkStatus();
@@ -248,9 +252,7 @@ Status Database::View::Scan(std::string_view prefix, std::string_view from, cons
 
 Status Database::View::ScanBackward(std::string_view prefix, std::string_view before,
                                     const Each& each) const {
-  rocksdb::ReadOptions options;
-  options.snapshot = snapshot_;
-  const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options));
+  const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(OptionsOf(snapshot_, once_)));
   const std::string end = before.empty() ? PrefixEnd(std::string(prefix)) : std::string(before);
   end.empty() ? it->SeekToLast() : it->SeekForPrev(ToSlice(end));
   if (!end.empty() && it->Valid() && it->key() == ToSlice(end)) it->Prev();

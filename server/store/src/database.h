@@ -70,6 +70,8 @@ class Database {
     Status ScanBackward(std::string_view prefix, std::string_view before, const Each& each) const;
     // Changes when the database was closed and opened again: what WriteUnlogged wrote may be gone then.
     uint64_t generation() const { return generation_; }
+    // What is read from now on is hardly read again: it takes no room in the block cache.
+    void ReadOnce() { once_ = true; }
 
    private:
     friend class Database;
@@ -78,6 +80,7 @@ class Database {
     rocksdb::DB* db_ = nullptr;
     const rocksdb::Snapshot* snapshot_ = nullptr;
     uint64_t generation_ = 0;
+    bool once_ = false;
   };
   Result<View> Look() const;
   uint64_t generation() const { return generation_; }

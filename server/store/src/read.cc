@@ -35,16 +35,18 @@ Result<StoreImpl::Place> StoreImpl::Locate(const std::string& run, const std::st
   return place;
 }
 
-Result<FrameSource> StoreImpl::See(const Place& place) const {
+Result<FrameSource> StoreImpl::See(const Place& place, bool once) const {
   const FramesOf source{place.run, place.attempt, place.rank};
   FS_ASSIGN_OR_RETURN(Layouts::Look look, layouts_.See(source));
+  if (once) look.view.ReadOnce();
   return FrameSource(std::move(look), source, &recent_);
 }
 
 Status StoreImpl::ReadFrames(const FrameQuery& query, const std::function<bool(StoredFrame)>& each) const {
   FS_ASSIGN_OR_RETURN(const Place place, Locate(query.run, query.attempt, query.rank));
   if (query.limit == 0 || query.from_step > query.to_step) return OkStatus();
-  FS_ASSIGN_OR_RETURN(const FrameSource source, See(place));
+  // By those who follow a run, who do not come back.
+  FS_ASSIGN_OR_RETURN(const FrameSource source, See(place, true));
   size_t left = query.limit;
   bool stopped = false;
   const auto give = [&](StoredFrame frame) {

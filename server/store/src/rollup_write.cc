@@ -143,6 +143,7 @@ Result<bool> StoreImpl::RollLevel(const Database::View& view, const FramesOf& so
 Result<bool> StoreImpl::RollOnce(const FramesOf& source) {
   std::lock_guard one_at_a_time(seal_mutex_);
   FS_ASSIGN_OR_RETURN(Layouts::Look look, layouts_.See(source));
+  look.view.ReadOnce();
   const uint64_t generation = look.view.generation();
   if (generation != rolling_generation_) rolling_.clear();
   rolling_generation_ = generation;

@@ -141,7 +141,8 @@ Result<bool> RunExport::Closed(const FramesOf& source, Given* given) {
 Status RunExport::Group(const FramesOf& source, const SealedGroup& group) {
   std::vector<wire::Frame> frames;
   {
-    FS_ASSIGN_OR_RETURN(const Database::View view, db_.Look());
+    FS_ASSIGN_OR_RETURN(Database::View view, db_.Look());
+    view.ReadOnce();
     FS_ASSIGN_OR_RETURN(const GroupReader reader, GroupReader::Open(view, source, group));
     FS_ASSIGN_OR_RETURN(frames, reader.Frames(group.first, group.last, {}));
   }

@@ -78,6 +78,7 @@ Result<bool> StoreImpl::SealOnce(const FramesOf& source, uint32_t least_rows) {
     start.emplace(std::move(sealing));
     unmerged = FirstUnmerged(source);
   }
+  start->look.view.ReadOnce();
   const uint64_t generation = start->look.view.generation();
   const uint32_t keep = options_.keep_open_steps;
   std::vector<OpenRecord> records;

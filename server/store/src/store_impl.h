@@ -97,7 +97,7 @@ class StoreImpl final : public Store {
   uint32_t WorldOf(const SourceId& attempt) const;  // 0: not there
   Origin OriginOf(const SourceId& id) const;
   SourceInfo NewSource(const wire::Hello& hello, int64_t now_unix_ns, Registry* registry, Batch* batch);
-  Result<FrameSource> See(const Place& place) const;
+  Result<FrameSource> See(const Place& place, bool once = false) const;
   int64_t FirstUnmerged(const FramesOf& source) const;
   bool IsNewestRecord(const FrameKeyParts& key) const;
   // Seals the oldest open frames of a source when they make a group of that many rows; false: nothing done.
