@@ -231,9 +231,10 @@ int main(int argc, char** argv) {
   const int64_t steps = argc > 2 ? std::atoll(argv[2]) : 2'000;
   const std::string self = "/proc/self/exe", store = folder + "/store", any = "127.0.0.1:0";
   // Started while this program is small: a child's peak of memory counts what it was forked from.
-  Child server = program.empty()
-                     ? Spawn({self, "--serve", store})
-                     : Spawn({program, "--data", store, "--grpc", any, "--http", any, "--log-level", "error"});
+  Child server =
+      program.empty()
+          ? Spawn({self, "--serve", store})
+          : Spawn({program, "--data", store, "--grpc", any, "--http", any, "--log-level", "error"});
   bench::Walks walks(1);
   std::vector<std::string> frames;
   for (int64_t i = 0; i < steps; ++i) frames.push_back(wire::Encode(walks.Next()));
