@@ -85,6 +85,10 @@ def build(signals):
     for panel in (
             _values("Size", "on disk, and its write-ahead logs", {
                 "sum(foreshock_store_disk_bytes)": "store", "sum(foreshock_store_wal_bytes)": "write-ahead logs"}, "bytes"),
+            _values("Memory", "of the server, and what the store has of it", {
+                "sum(process_resident_memory_bytes{job=~\"foreshock.*\"})": "server",
+                "sum(foreshock_store_buffer_bytes)": "not in files yet",
+                "sum(foreshock_store_cache_bytes)": "blocks read from files"}, "bytes"),
             _rates("Appends", "records", {"foreshock_store_records_total": "records"}),
             parts.lines("Scrapes", "how long Prometheus takes to read /metrics",
                         [parts.query("max by (instance) (scrape_duration_seconds{job=~\"foreshock.*\"})", "{{instance}}")],

@@ -142,6 +142,10 @@ class ExporterImpl final : public Exporter {
     out->Gauge("store_disk_bytes", "size of the store", {}, static_cast<double>(stats.disk_bytes));
     out->Gauge("store_wal_bytes", "size of the store's write-ahead logs", {},
                static_cast<double>(stats.wal_bytes));
+    out->Gauge("store_cache_bytes", "memory of the store's cache of blocks read from its files", {},
+               static_cast<double>(stats.cache_bytes));
+    out->Gauge("store_buffer_bytes", "memory of what the store has not written into files yet", {},
+               static_cast<double>(stats.buffer_bytes));
     out->Counter("store_records", "records appended since the server started", {},
                  static_cast<double>(stats.records));
     const auto alerts = options_.alerts->counters();
@@ -154,6 +158,7 @@ class ExporterImpl final : public Exporter {
     }
     out->Gauge("alert_queue_records", "records that wait to be judged", {},
                static_cast<double>(alerts.queued));
+    out->Process();
     if (!options_.server) return;
     for (const ServerMetric& metric : options_.server()) {
       if (metric.counter) {

@@ -17,6 +17,9 @@ class Families {
   // `name` is without "foreshock_"; counters get "_total".
   void Gauge(const std::string& name, const std::string& help, const Labels& labels, double value);
   void Counter(const std::string& name, const std::string& help, const Labels& labels, double value);
+  // What this process uses, under the names that every Prometheus client gives: process_cpu_seconds_total,
+  // process_resident_memory_bytes and so on. Nothing where /proc is not to be had.
+  void Process();
   // The text of all, by name.
   std::string Text() const;
 

@@ -55,6 +55,9 @@ TEST(Prometheus, ScrapesARunAndAnswers) {
   EXPECT_EQ(Query(port, "foreshock_loss"), "2.25");
   EXPECT_EQ(Query(port, "foreshock_step"), "42");
   EXPECT_EQ(Query(port, "foreshock_logit_max_worst_head"), "1");
+  EXPECT_EQ(Query(port, "process_resident_memory_bytes > bool 1e6"), "1");
+  EXPECT_EQ(Query(port, "process_open_fds < bool process_max_fds"), "1");
+  EXPECT_NE(Query(port, "foreshock_store_buffer_bytes"), "");
 }
 
 }  // namespace

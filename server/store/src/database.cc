@@ -331,6 +331,9 @@ uint64_t Database::wal_bytes() const {
 uint64_t Database::file_bytes() const { return IntProperty(rocksdb::DB::Properties::kTotalSstFilesSize); }
 uint64_t Database::live_file_bytes() const { return IntProperty(rocksdb::DB::Properties::kLiveSstFilesSize); }
 
+uint64_t Database::cache_bytes() const { return IntProperty(rocksdb::DB::Properties::kBlockCacheUsage); }
+uint64_t Database::buffer_bytes() const { return IntProperty(rocksdb::DB::Properties::kSizeAllMemTables); }
+
 uint64_t Database::IntProperty(const std::string& name) const {
   std::shared_lock lock(db_mutex_);
   uint64_t value = 0;

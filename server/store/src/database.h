@@ -71,7 +71,7 @@ class Database {
     // Changes when the database was closed and opened again: what WriteUnlogged wrote may be gone then.
     uint64_t generation() const { return generation_; }
     // What is read from now on is hardly read again: it takes no room in the block cache.
-    void ReadOnce() { once_ = true; }
+    void ReadOnce(bool once = true) { once_ = once; }
 
    private:
     friend class Database;
@@ -105,6 +105,9 @@ class Database {
   uint64_t wal_bytes() const;
   uint64_t file_bytes() const;
   uint64_t live_file_bytes() const;  // without those that only wait for a reader to end
+  // In memory: blocks of files that may be read again, and what is not in files yet.
+  uint64_t cache_bytes() const;
+  uint64_t buffer_bytes() const;
   uint64_t IntProperty(const std::string& name) const;
   uint64_t synced_writes() const { return synced_writes_; }
 

@@ -78,8 +78,9 @@ void Layouts::CountAgain() {
   std::unique_lock lock(mutex_);
   for (auto& [source, entry] : entries_) {
     if (entry.counted) continue;
-    const Result<Database::View> view = db_->Look();
+    Result<Database::View> view = db_->Look();
     if (!view.ok() || view->generation() != generation_) return;
+    view->ReadOnce();
     CountOpen(source, *view, &entry).IgnoreError();
   }
 }
@@ -100,7 +101,9 @@ Result<Layouts::Look> Layouts::See(const FramesOf& source) {
   generation_ = view.generation();
   auto it = entries_.find(source);
   if (it == entries_.end()) {
+    view.ReadOnce();
     FS_ASSIGN_OR_RETURN(Entry entry, Load(source, view));
+    view.ReadOnce(false);
     it = entries_.emplace(source, std::move(entry)).first;
   }
   return look(std::move(view), it->second);

@@ -329,6 +329,35 @@ TEST(StoreSeal, AFolderThatFellFarBehindIsSealedToItsEnd) {
   EXPECT_EQ(Pair::Frames(*store, {.run = "run"}).size(), static_cast<size_t>(kSteps + 100));
 }
 
+TEST(StoreSeal, OnlyWhatMayBeReadAgainTakesRoomInTheCache) {
+  constexpr int64_t kSteps = 4'000;
+  test::Folder folder;
+  {
+    auto store = *Store::Open({.folder = folder.path(), .seal_steps = 0});
+    Records records(store->OpenSource(HelloOf("run"), 1)->id);
+    std::mt19937_64 random(10);
+    for (int64_t step = 0; step < kSteps; ++step) {
+      wire::Frame frame = FrameOf(step, 1);
+      std::vector<float> values(64);
+      for (float& x : values) x = static_cast<float>(random() % 1'000'000) / 7;
+      frame.series.push_back(test::HeadSeries(kLogitMax, 0, values));
+      records.Frame(std::move(frame));
+    }
+    ASSERT_TRUE(store->AppendRecords(records.list).ok());
+    ASSERT_TRUE(store->Settle().ok());  // into files
+  }
+  auto store = *Store::Open({.folder = folder.path()});
+  ASSERT_TRUE(store->Settle().ok());
+  ASSERT_GT(store->stats().sealed_frames, 3'900u);
+  const uint64_t quarter = store->stats().history_bytes / 4;
+  EXPECT_LT(store->stats().cache_bytes, quarter) << "after sealing and rolling up";
+  EXPECT_EQ(Pair::Frames(*store, {.run = "run"}).size(), static_cast<size_t>(kSteps));
+  EXPECT_LT(store->stats().cache_bytes, quarter) << "after a reader who follows the run";
+  const SeriesQuery query{.run = "run", .signal = kLogitMax, .layer = 0};
+  EXPECT_TRUE(store->ReadSeries(query, [](const SeriesPoint&) { return true; }).ok());
+  EXPECT_GT(store->stats().cache_bytes, quarter) << "after a chart";
+}
+
 TEST(StoreSeal, WhatIsKeptBehindTheLastSealedStepIsRead) {
   Pair pair(4, 0);
   const SourceId id = pair.Source(HelloOf("run"));

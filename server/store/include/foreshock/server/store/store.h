@@ -244,6 +244,8 @@ class Store {
     uint64_t wal_bytes = 0;      // of the write-ahead logs on disk
     uint64_t disk_bytes = 0;     // of all files
     uint64_t history_bytes = 0;  // the same without files that only wait for a reader to end
+    uint64_t cache_bytes = 0;    // of memory: blocks of files that were read and may be again
+    uint64_t buffer_bytes = 0;   // of memory: what is in the log and not in files yet
     uint64_t synced_writes = 0;
     uint64_t records = 0;           // appended since Open
     uint64_t sealed_frames = 0;     // since Open
