@@ -88,7 +88,8 @@ def build(signals):
             _values("Memory", "of the server, and what the store has of it", {
                 "sum(process_resident_memory_bytes{job=~\"foreshock.*\"})": "server",
                 "sum(foreshock_store_buffer_bytes)": "not in files yet",
-                "sum(foreshock_store_cache_bytes)": "blocks read from files"}, "bytes"),
+                "sum(foreshock_store_cache_bytes)": "blocks read from files",
+                "sum(foreshock_store_index_bytes)": "indexes of files"}, "bytes"),
             _rates("Appends", "records", {"foreshock_store_records_total": "records"}),
             parts.lines("Scrapes", "how long Prometheus takes to read /metrics",
                         [parts.query("max by (instance) (scrape_duration_seconds{job=~\"foreshock.*\"})", "{{instance}}")],

@@ -144,6 +144,8 @@ class ExporterImpl final : public Exporter {
                static_cast<double>(stats.wal_bytes));
     out->Gauge("store_cache_bytes", "memory of the store's cache of blocks read from its files", {},
                static_cast<double>(stats.cache_bytes));
+    out->Gauge("store_index_bytes", "memory of the indexes and filters of the store's files", {},
+               static_cast<double>(stats.index_bytes));
     out->Gauge("store_buffer_bytes", "memory of what the store has not written into files yet", {},
                static_cast<double>(stats.buffer_bytes));
     out->Counter("store_records", "records appended since the server started", {},

@@ -332,6 +332,9 @@ uint64_t Database::file_bytes() const { return IntProperty(rocksdb::DB::Properti
 uint64_t Database::live_file_bytes() const { return IntProperty(rocksdb::DB::Properties::kLiveSstFilesSize); }
 
 uint64_t Database::cache_bytes() const { return IntProperty(rocksdb::DB::Properties::kBlockCacheUsage); }
+uint64_t Database::index_bytes() const {
+  return IntProperty(rocksdb::DB::Properties::kEstimateTableReadersMem);
+}
 uint64_t Database::buffer_bytes() const { return IntProperty(rocksdb::DB::Properties::kSizeAllMemTables); }
 
 uint64_t Database::IntProperty(const std::string& name) const {

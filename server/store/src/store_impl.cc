@@ -244,6 +244,7 @@ Store::Stats StoreImpl::stats() const {
   stats.disk_bytes = stats.wal_bytes + db_->file_bytes();
   stats.history_bytes = stats.wal_bytes + db_->live_file_bytes();
   stats.cache_bytes = db_->cache_bytes();
+  stats.index_bytes = db_->index_bytes();
   stats.buffer_bytes = db_->buffer_bytes();
   stats.synced_writes = db_->synced_writes();
   stats.records = records_;

@@ -245,6 +245,7 @@ class Store {
     uint64_t disk_bytes = 0;     // of all files
     uint64_t history_bytes = 0;  // the same without files that only wait for a reader to end
     uint64_t cache_bytes = 0;    // of memory: blocks of files that were read and may be again
+    uint64_t index_bytes = 0;    // of memory: indexes and filters of files
     uint64_t buffer_bytes = 0;   // of memory: what is in the log and not in files yet
     uint64_t synced_writes = 0;
     uint64_t records = 0;           // appended since Open
