@@ -105,8 +105,8 @@ class Database {
   uint64_t wal_bytes() const;
   uint64_t file_bytes() const;
   uint64_t live_file_bytes() const;  // without those that only wait for a reader to end
-  // In memory: blocks of files that may be read again, indexes and filters of open files, what is not in files
-  // yet.
+  // In memory: blocks of files that may be read again, indexes and filters of open files, what is not in
+  // files yet.
   uint64_t cache_bytes() const;
   uint64_t index_bytes() const;
   uint64_t buffer_bytes() const;
