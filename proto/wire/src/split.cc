@@ -12,19 +12,19 @@ size_t SeriesBytes(const Series& series) {
          4 * series.moments.size() + 8 * series.direction_hash.size() + 5 * series.step_offsets.size();
 }
 
-Frame EmptyPart(const Frame& frame) {
-  Frame part = frame;
-  part.series.clear();
-  return part;
-}
-
 }  // namespace
+
+Frame WithoutSeries(const Frame& frame) {
+  // Named one by one, so that a field which joins them cannot be forgotten.
+  const auto& [seq, step, time_unix_ns, dropped_before, skipped, part, parts, window_from, series] = frame;
+  return {seq, step, time_unix_ns, dropped_before, skipped, part, parts, window_from, {}};
+}
 
 std::vector<Frame> SplitFrame(Frame frame, size_t max_bytes) {
   constexpr size_t kHeadBytes = 96;
   std::vector<Frame> parts;
   size_t bytes = kHeadBytes;
-  const Frame head = EmptyPart(frame);
+  const Frame head = WithoutSeries(frame);
   parts.push_back(head);
   for (Series& series : frame.series) {
     const size_t size = SeriesBytes(series);

@@ -123,6 +123,15 @@ TEST(Codec, WithDroppedBeforeReplaces) {
 }
 
 // CASES T5: a step of 128 layers x 128 heads is split below the receiver's limit and loses nothing.
+TEST(Codec, WithoutSeriesKeepsAllElse) {
+  Frame frame{1, -2, 3, 4, true, 5, 6, 7, {}};
+  const std::string head = Encode(frame);
+  frame.series = {PerHead(kLogitMax, 0, 4, 1), PerHead(kLogitMax, 1, 4, 1)};
+  ASSERT_NE(Encode(frame), head);
+  EXPECT_EQ(Encode(WithoutSeries(frame)), head);
+  EXPECT_EQ(frame.series.size(), 2u);
+}
+
 TEST(Codec, LargeStepIsSplitBelowTheLimit) {
   Frame frame;
   frame.seq = 10;

@@ -175,6 +175,13 @@ class ControlsImpl final : public Controls, public store::Observer {
     return OkStatus();
   }
 
+  void TakeUpImported(const std::string& run) {
+    const Status status = TakeUp(run);
+    if (status.ok()) return;
+    LogWarning("server/control", "an imported run's actions cannot be read; the next start takes them up",
+               {{"run", run}, {"error", status}});
+  }
+
   void TakeUp(const std::vector<LoggedAction>& actions, const std::vector<store::MetaEntry>& samplings) {
     for (const LoggedAction& action : actions) {
       if (!IsOver(action.record.state())) deliveries_.HandOn(action);
@@ -258,7 +265,7 @@ class ControlsImpl final : public Controls, public store::Observer {
       std::set<std::string> imported;
       imported.swap(imported_);
       lock.unlock();
-      for (const std::string& run : imported) TakeUp(run).IgnoreError();
+      for (const std::string& run : imported) TakeUpImported(run);
       lock.lock();
       MarkWhatIsDue();
       std::set<AttemptName> names;

@@ -68,6 +68,14 @@ Status CheckRowsStandOnce(const wire::Frame& frame) {
 
 }  // namespace
 
+Status CheckHeads(const wire::Model& model, uint64_t max_heads_per_run) {
+  uint64_t heads = 0;
+  for (const wire::Layer& layer : model.layers) heads += layer.query_heads;
+  if (heads <= max_heads_per_run) return OkStatus();
+  return Invalid("model.layers: " + std::to_string(heads) + " heads in all, at most " +
+                 std::to_string(max_heads_per_run) + " (max_heads_per_run)");
+}
+
 ModelShape::ModelShape(const wire::Model& model) {
   for (const wire::Layer& layer : model.layers) {
     layers_[layer.layer] = {layer.query_heads, layer.kv_heads == 0 ? layer.query_heads : layer.kv_heads};

@@ -84,13 +84,7 @@ void Session::OnHello(std::string payload) {
 
 Status Session::CheckLimits(const wire::Hello& hello) {
   const IngestOptions& options = shared_.options;
-  uint64_t heads = 0;
-  for (const wire::Layer& layer : hello.model.layers) heads += layer.query_heads;
-  if (heads > options.max_heads_per_run) {
-    return Status(Code::kInvalidArgument,
-                  "model.layers: " + std::to_string(heads) + " heads in all, at most " +
-                      std::to_string(options.max_heads_per_run) + " (max_heads_per_run)");
-  }
+  FS_RETURN_IF_ERROR(CheckHeads(hello.model, options.max_heads_per_run));
   if (shared_.store.GetRun(hello.run).ok()) return OkStatus();
   Status room;
   if (shared_.store.CountRuns() >= options.max_runs) {

@@ -64,6 +64,22 @@ TEST(CheckHello, Utf8IsTakenByItsRules) {
   }
 }
 
+TEST(CheckHeads, AreCountedOverAllLayers) {
+  wire::Model model;
+  for (uint32_t index = 0; index < 3; ++index) {
+    wire::Layer layer;
+    layer.layer = index;
+    layer.query_heads = 8;
+    model.layers.push_back(layer);
+  }
+  EXPECT_TRUE(CheckHeads(model, 24).ok());
+  const Status refused = CheckHeads(model, 23);
+  EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+  EXPECT_EQ(refused.message(), "model.layers: 24 heads in all, at most 23 (max_heads_per_run)");
+  for (wire::Layer& layer : model.layers) layer.query_heads = UINT32_MAX;
+  EXPECT_FALSE(CheckHeads(model, 1u << 20).ok()) << "no sum wraps";
+}
+
 wire::Frame FrameWith(uint16_t signal, std::optional<uint32_t> layer, std::vector<uint32_t> heads) {
   wire::Series series;
   series.signal = signal;

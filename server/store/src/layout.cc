@@ -81,7 +81,9 @@ void Layouts::CountAgain() {
     Result<Database::View> view = db_->Look();
     if (!view.ok() || view->generation() != generation_) return;
     view->ReadOnce();
-    CountOpen(source, *view, &entry).IgnoreError();
+    // One that cannot be counted now stays uncounted: what was counted of it so far is not all.
+    Entry counted = entry;
+    if (CountOpen(source, *view, &counted).ok()) entry = std::move(counted);
   }
 }
 

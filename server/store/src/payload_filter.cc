@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <protozero/pbf_reader.hpp>
 
+#include "foreshock/wire/codec.h"
+
 namespace foreshock::store {
 namespace {
 
@@ -63,15 +65,7 @@ void FilterSeries(const SeriesFilter& filter, wire::Frame* frame) {
 
 wire::Frame FilteredCopy(const wire::Frame& frame, const SeriesFilter& filter) {
   if (filter.takes_all()) return frame;
-  wire::Frame copy{.seq = frame.seq,
-                   .step = frame.step,
-                   .time_unix_ns = frame.time_unix_ns,
-                   .dropped_before = frame.dropped_before,
-                   .skipped = frame.skipped,
-                   .part = frame.part,
-                   .parts = frame.parts,
-                   .window_from = frame.window_from,
-                   .series = {}};
+  wire::Frame copy = wire::WithoutSeries(frame);
   for (const wire::Series& s : frame.series) {
     if (filter.Takes(s.signal, s.layer)) copy.series.push_back(s);
   }

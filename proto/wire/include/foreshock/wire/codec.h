@@ -59,6 +59,9 @@ Result<RecordHead> PeekHead(std::string_view bytes);
 // wins.
 std::string WithDroppedBefore(std::string bytes, uint64_t dropped_before);
 
+// All of a frame but its series, which are not copied either.
+Frame WithoutSeries(const Frame& frame);
+
 // Parts of one step, each encoding to at most max_bytes where a single series allows it. A frame that fits
 // comes back alone. seq of the parts rises by one from frame.seq; only the first carries dropped_before.
 std::vector<Frame> SplitFrame(Frame frame, size_t max_bytes);

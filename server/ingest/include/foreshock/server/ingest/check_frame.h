@@ -10,6 +10,9 @@
 
 namespace foreshock::ingest {
 
+// kInvalidArgument: a model of more query heads over all layers than `max_heads_per_run`.
+Status CheckHeads(const wire::Model& model, uint64_t max_heads_per_run);
+
 // The shape of the model, as the Hello gave it.
 class ModelShape {
  public:
