@@ -35,8 +35,13 @@ void SplitAndPrint(std::string_view bytes) {
 #endif
   wire::Hello hello;
   hello.run = "run";
-  hello.model.layers = {{.layer = 0, .query_heads = 4, .kv_heads = 2},
-                        {.layer = 3, .query_heads = 8, .kv_heads = 8}};
+  for (const uint32_t index : {0u, 3u}) {
+    wire::Layer layer;
+    layer.layer = index;
+    layer.query_heads = index == 0 ? 4 : 8;
+    layer.kv_heads = index == 0 ? 2 : 8;
+    hello.model.layers.push_back(layer);
+  }
   (void)wire::JsonlLine(hello, *frame);
   const size_t series = frame->series.size();
   size_t split = 0;

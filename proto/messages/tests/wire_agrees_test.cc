@@ -229,14 +229,21 @@ TEST(WireAgrees, TwoPhaseSwitch) {
   EXPECT_EQ(Hex(Encode(hello)), Hex(Golden("hello_proposals")));
   EXPECT_EQ(*DecodeHello(Encode(hello)), hello);
 
-  Event event{
-      7, 310, 12, 0, EventKind::kAction, "", {2}, "act-2", "enable_qk_norm", ActionState::kAcknowledged};
+  Event event;
+  event.seq = 7;
+  event.step = 310;
+  event.time_unix_ns = 12;
+  event.kind = EventKind::kAction;
+  event.layers = {2};
+  event.action_id = "act-2";
+  event.action = "enable_qk_norm";
+  event.action_state = ActionState::kAcknowledged;
   EXPECT_EQ(Hex(Reserialised<v1::Event>(Encode(event))), Hex(Encode(event)));
   EXPECT_EQ(Hex(Encode(event)), Hex(Golden("event_acknowledged")));
   EXPECT_EQ(*DecodeEvent(Encode(event)), event);
 
   Reply reply;
-  reply.proposals = {{"act-2", "enable_qk_norm", "a1", "rule:qk_runaway", 0, 500, {2}, 0, "logits"}};
+  reply.proposals = {{"act-2", "enable_qk_norm", "a1", "rule:qk_runaway", 0, 500, {2}, 0, "logits", false}};
   reply.actions = {{"act-1", "enable_qk_norm", "a1", "sre", 400, 500, {1}, 0, "logits", true}};
   EXPECT_EQ(Hex(Reserialised<v1::IngestReply>(Encode(reply))), Hex(Encode(reply)));
   EXPECT_EQ(Hex(Encode(reply)), Hex(Golden("reply_proposals")));

@@ -140,7 +140,9 @@ TEST_F(ProposalTest, SaysBeforehandWhatItWillNotDo) {
   ASSERT_TRUE(AwaitWord("attempt", ActionState::kRefused));
   EXPECT_EQ(Count("list", ActionState::kAcknowledged) + Count("attempt", ActionState::kAcknowledged), 0u);
   for (const wire::Event& event : Events()) {
-    if (event.action_id == "list") EXPECT_EQ(event.detail, "not on the trainer's allow-list");
+    if (event.action_id == "list") {
+      EXPECT_EQ(event.detail, "not on the trainer's allow-list");
+    }
   }
 }
 
