@@ -1,7 +1,8 @@
 #include "foreshock/server/alert/audit.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <cstdlib>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "foreshock/base/logging.h"
@@ -17,6 +18,8 @@ std::string KeyOf(int64_t time_unix_ns) {
   const std::string digits = std::to_string(time_unix_ns);
   return std::string(kKeyDigits - std::min(digits.size(), kKeyDigits), '0') + digits;
 }
+
+size_t HashOf(const std::string& value) { return std::hash<std::string>()(value); }
 
 Result<AuditEntry> AuditEntryFrom(const store::MetaEntry& stored) {
   try {
@@ -39,9 +42,15 @@ Result<AuditEntry> AuditEntryFrom(const store::MetaEntry& stored) {
 Result<std::unique_ptr<AuditLog>> AuditLog::Open(store::Store* store, const Clock* clock, size_t most) {
   std::unique_ptr<AuditLog> log(new AuditLog(store, clock, std::max<size_t>(most, 1)));
   FS_ASSIGN_OR_RETURN(const auto entries, store->ScanMeta(kAuditKind, ""));
-  for (const store::MetaEntry& entry : entries) log->keys_.push_back(entry.key);
-  if (!log->keys_.empty()) log->last_time_ = std::strtoll(log->keys_.back().c_str(), nullptr, 10);
+  for (const store::MetaEntry& entry : entries)
+    log->lines_.push_back({std::strtoll(entry.key.c_str(), nullptr, 10), HashOf(entry.value)});
+  if (!log->lines_.empty()) log->last_time_ = log->lines_.back().time;
   return log;
+}
+
+std::deque<AuditLog::Line>::iterator AuditLog::From(int64_t time) {
+  return std::lower_bound(lines_.begin(), lines_.end(), time,
+                          [](const Line& line, int64_t wanted) { return line.time < wanted; });
 }
 
 store::MetaEntry AuditLog::Prepare(AuditEntry entry) {
@@ -50,22 +59,24 @@ store::MetaEntry AuditLog::Prepare(AuditEntry entry) {
                                 {"run", entry.run},
                                 {"subject", entry.subject},
                                 {"detail", entry.detail}};
+  std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   std::string key, oldest;
   {
     std::lock_guard lock(mutex_);
     last_time_ = std::max(last_time_ + 1, clock_->WallNanos());
     // One that was adopted may stand at this time.
-    while (std::binary_search(keys_.begin(), keys_.end(), key = KeyOf(last_time_))) ++last_time_;
-    keys_.insert(std::lower_bound(keys_.begin(), keys_.end(), key), key);
-    if (keys_.size() > most_) {
-      oldest = keys_.front();
-      keys_.pop_front();
+    auto next = From(last_time_);
+    for (; next != lines_.end() && next->time == last_time_; ++next) ++last_time_;
+    key = KeyOf(last_time_);
+    lines_.insert(next, {last_time_, HashOf(text)});
+    if (lines_.size() > most_) {
+      oldest = KeyOf(lines_.front().time);
+      lines_.pop_front();
     }
   }
   // One that stays behind is dropped after the next start.
   if (!oldest.empty()) store_->DeleteMeta(kAuditKind, "", oldest).IgnoreError();
-  return {kAuditKind, "", std::move(key),
-          value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
+  return {kAuditKind, "", std::move(key), std::move(text)};
 }
 
 void AuditLog::Add(AuditEntry entry) {
@@ -99,20 +110,24 @@ Result<bool> AuditLog::Adopt(const std::string& run, store::MetaEntry entry) {
   // What this server writes next must not stand before it.
   if (read.time_unix_ns > clock_->WallNanos() + kMostAheadNs)
     return Status(Code::kInvalidArgument, "audit entry: its time is more than a day ahead: " + entry.key);
+  const size_t hash = HashOf(entry.value);
   std::lock_guard lock(mutex_);
-  for (int64_t at = read.time_unix_ns;; ++at) {
-    entry.key = KeyOf(at);
-    const Result<std::string> here = store_->GetMeta(kAuditKind, "", entry.key);
-    if (!here.ok()) break;
-    if (*here == entry.value) return false;
+  int64_t at = read.time_unix_ns;
+  auto next = From(at);
+  // Lines that stand there without a gap are passed in memory: an archive may bring thousands of one time.
+  for (; next != lines_.end() && next->time == at; ++next, ++at) {
+    if (next->hash != hash) continue;
+    const Result<std::string> here = store_->GetMeta(kAuditKind, "", KeyOf(at));
+    if (here.ok() && *here == entry.value) return false;
   }
-  if (keys_.size() >= most_ && entry.key < keys_.front()) return false;
+  if (lines_.size() >= most_ && at < lines_.front().time) return false;
+  entry.key = KeyOf(at);
   const store::MetaEntry entries[] = {entry};
   FS_RETURN_IF_ERROR(store_->PutMeta(entries));
-  keys_.insert(std::lower_bound(keys_.begin(), keys_.end(), entry.key), entry.key);
-  while (keys_.size() > most_) {
-    store_->DeleteMeta(kAuditKind, "", keys_.front()).IgnoreError();  // as in Prepare
-    keys_.pop_front();
+  lines_.insert(next, {at, hash});
+  while (lines_.size() > most_) {
+    store_->DeleteMeta(kAuditKind, "", KeyOf(lines_.front().time)).IgnoreError();  // as in Prepare
+    lines_.pop_front();
   }
   return true;
 }

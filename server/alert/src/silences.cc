@@ -158,6 +158,8 @@ class SilencesImpl final : public Silences, public AlertListener {
     for (const std::string* name : {&silence.run, &silence.rule, &silence.author, &silence.attempt})
       FS_RETURN_IF_ERROR(CheckText("silence", *name, kMostName));
     FS_RETURN_IF_ERROR(CheckText("comment", silence.comment, kMostText));
+    // By these a target's silences are ended: whoever copies asks the target anew what it has.
+    silence.copies.clear();
     std::lock_guard lock(mutex_);
     if (all_.contains(silence.id)) return false;
     Purge();

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "foreshock/tests/history.h"
+#include "silence_archive.h"
 
 namespace foreshock::alert {
 namespace {
@@ -203,6 +204,43 @@ TEST_F(SilencesTest, TheTrailIsBoundedAndByRun) {
   EXPECT_EQ(all[2].subject, "3");
   EXPECT_EQ(again->Read("even", 100)->size(), 1u);
   EXPECT_EQ(again->Read("", 1)->size(), 1u);
+}
+
+// Lines of an archive that share a time stand one behind the other, each once, wherever they come from.
+TEST_F(SilencesTest, ManyLinesOfOneTimeAreAdopted) {
+  const int64_t now = history_.clock().WallNanos();
+  const auto line = [&](int i) {
+    const std::string digits = std::to_string(now);
+    return store::MetaEntry{
+        "audit", "", std::string(20 - digits.size(), '0') + digits,
+        R"({"who":"x","what":"did","run":"run","subject":")" + std::to_string(i) + R"(","detail":""})"};
+  };
+  constexpr int kLines = 3000;
+  const auto log = *AuditLog::Open(&history_.store(), &history_.clock(), 10'000);
+  for (int i = 0; i < kLines; ++i) EXPECT_TRUE(*log->Adopt("run", line(i)));
+  for (int i = 0; i < kLines; i += 100) EXPECT_FALSE(*log->Adopt("run", line(i))) << i;
+  log->Add({0, "ada", "did", "run", "here", ""});
+  const auto again = *AuditLog::Open(&history_.store(), &history_.clock(), 10'000);
+  EXPECT_FALSE(*again->Adopt("run", line(kLines - 1)));
+  const auto all = *again->Read("run", 10'000);
+  ASSERT_EQ(all.size(), kLines + 1u);
+  EXPECT_EQ(all.front().subject, "here");
+  EXPECT_EQ(all.front().time_unix_ns, now + kLines);
+  EXPECT_EQ(all.back().time_unix_ns, now);
+}
+
+// By a copy's id a silence is ended at a target: a server that takes one over asks there what it has.
+TEST_F(SilencesTest, CopiesThatAnArchiveClaimsAreNotBelieved) {
+  Silence told;
+  told.id = "0000000000000001";
+  told.run = "run";
+  told.ends_unix_ns = history_.clock().WallNanos() + 1'000'000'000;
+  told.copies["am"] = "active 6b7c";
+  ASSERT_TRUE(*silences_->Adopt("run", ToEntry(told)));
+  ASSERT_EQ(silences_->List(true).size(), 1u);
+  EXPECT_TRUE(silences_->List(true)[0].copies.empty());
+  Restart();
+  EXPECT_TRUE(silences_->List(true)[0].copies.empty());
 }
 
 // The labels that the trainer gave go with its alerts, from the firing to the end and over a restart.

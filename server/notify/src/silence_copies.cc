@@ -1,6 +1,9 @@
 #include "silence_copies.h"
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <tuple>
 
 #include "foreshock/base/logging.h"
 #include "foreshock/json/writer.h"
@@ -46,6 +49,27 @@ void PutPattern(const std::string& name, const std::string& pattern, bool exact,
 std::string TextOf(const nlohmann::json& object, const char* key) {
   if (!object.is_object() || !object.contains(key) || !object[key].is_string()) return "";
   return object[key].get<std::string>();
+}
+
+// Name, value, regex, equal.
+using Matchers = std::set<std::tuple<std::string, std::string, bool, bool>>;
+
+bool FlagOf(const nlohmann::json& object, const char* key, bool usual) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_boolean() ? it->get<bool>() : usual;
+}
+
+// What a silence covers there.
+Matchers MatchersOf(const nlohmann::json& silence) {
+  Matchers matchers;
+  if (!silence.is_object() || !silence.contains("matchers") || !silence["matchers"].is_array())
+    return matchers;
+  for (const auto& one : silence["matchers"]) {
+    if (!one.is_object()) continue;
+    matchers.emplace(TextOf(one, "name"), TextOf(one, "value"), FlagOf(one, "isRegex", false),
+                     FlagOf(one, "isEqual", true));
+  }
+  return matchers;
 }
 
 std::string IdThere(const Silence& silence, const std::string& target) {
@@ -118,7 +142,7 @@ bool SilenceCopies::Sync() {
 }
 
 bool SilenceCopies::Create(const Silence& silence) {
-  const auto found = FindCopy(silence.id);
+  const auto found = FindCopy(silence);
   if (!found.ok()) {
     silences_->SetCopy(silence.id, target_.name, kCopyWaiting);
     return false;
@@ -155,13 +179,16 @@ bool SilenceCopies::Delete(const Silence& silence, const std::string& there) {
   return true;
 }
 
-Result<std::string> SilenceCopies::FindCopy(const std::string& id) const {
+Result<std::string> SilenceCopies::FindCopy(const Silence& silence) const {
   const auto answer = http::Get(root_ + "silences", HttpOptions(target_));
   if (!answer.ok()) return answer.status();
   const auto list = nlohmann::json::parse(answer->body, nullptr, false);
   if (!Good(*answer) || !list.is_array()) return std::string();
+  // The mark alone is not enough: an id that came in an archive may be another silence's.
+  const Matchers matchers = MatchersOf(nlohmann::json::parse(SilencePayload(silence), nullptr, false));
   for (const auto& one : list) {
-    const bool ours = TextOf(one, "comment").find(Mark(id)) != std::string::npos;
+    const bool ours =
+        TextOf(one, "comment").find(Mark(silence.id)) != std::string::npos && MatchersOf(one) == matchers;
     const bool over =
         one.is_object() && one.contains("status") && TextOf(one["status"], "state") == "expired";
     if (ours && !over) return TextOf(one, "id");

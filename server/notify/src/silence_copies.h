@@ -26,7 +26,7 @@ class SilenceCopies {
   bool Delete(const alert::Silence& silence, const std::string& there);
   // Its id at the Alertmanager when a copy is there already (made before a crash); kUnavailable without an
   // answer.
-  Result<std::string> FindCopy(const std::string& id) const;
+  Result<std::string> FindCopy(const alert::Silence& silence) const;
 
   const Target& target_;
   alert::Silences* const silences_;

@@ -174,6 +174,31 @@ TEST(Alertmanager, SilencesAreCopiedAndEnded) {
   notifier->Tick();
   EXPECT_EQ(state_there().size(), 1u);
   EXPECT_EQ(hook.WaitFor("firing non_finite loud"), (std::vector<std::string>{"firing non_finite loud"}));
+  // One of the same id that came to another server with an archive is a silence of its own: its end is not
+  // ours.
+  {
+    tests::History other_history;
+    auto other_alerts = *alert::AlertService::Start({}, &other_history.store(), &clock);
+    auto other_audit = *alert::AuditLog::Open(&other_history.store(), &clock);
+    auto others =
+        *alert::Silences::Start({&other_history.store(), other_alerts.get(), other_audit.get(), &clock});
+    store::MetaEntry told = silences->EntriesOf("qui?t").at(0);
+    told.value.replace(told.value.find("qui?t"), 5, "other");
+    ASSERT_TRUE(*others->Adopt("other", told));
+    NotifyOptions theirs = options;
+    theirs.store = &other_history.store();
+    theirs.alerts = other_alerts.get();
+    theirs.silences = others.get();
+    auto other_notifier = *Notifier::Start(theirs);
+    other_notifier->Tick();
+    EXPECT_NE(others->List(false)[0].copies.at("am"), silences->List(false)[0].copies.at("am"));
+    ASSERT_TRUE(others->Expire(id, "eve").ok());
+    other_notifier->Tick();
+    EXPECT_EQ(others->List(true)[0].copies.at("am"), "ended");
+    const auto ours = nlohmann::json::parse(
+        http::Get(url + "/api/v2/silence/" + silences->List(false)[0].copies.at("am").substr(7))->body);
+    EXPECT_EQ(ours["status"]["state"], "active");
+  }
   ASSERT_TRUE(silences->Expire(id, "bob").ok());
   notifier->Tick();
   EXPECT_EQ(silences->List(true)[0].copies.at("am"), "ended");

@@ -3,6 +3,7 @@
 // "audit", of no run, so that a deleted run leaves its trail); docs/formats/store.md.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -54,8 +55,15 @@ class AuditLog {
   store::Store* const store_;
   const Clock* const clock_;
   const size_t most_;
-  mutable std::mutex mutex_;      // guards the next two
-  std::deque<std::string> keys_;  // rising
+  // A line as it is in the store; no two are of one time.
+  struct Line {
+    int64_t time = 0;
+    size_t hash = 0;  // of its value
+  };
+  std::deque<Line>::iterator From(int64_t time);  // the first that is not before it
+
+  mutable std::mutex mutex_;  // guards the next two
+  std::deque<Line> lines_;    // rising
   int64_t last_time_ = 0;
 };
 

@@ -49,10 +49,10 @@ bool Covers(const Silence& silence, const Alert& alert);
 Status CheckSilenceLength(double seconds);
 
 struct AcknowledgeOptions {
-  std::string run;    // exact, required
-  std::string alert;  // id; empty: all that fire of the run
-  std::string rule;   // pattern; empty: any
-  std::string author, comment;
+  std::string run = {};    // exact, required
+  std::string alert = {};  // id; empty: all that fire of the run
+  std::string rule = {};   // pattern; empty: any
+  std::string author = {}, comment = {};
   double seconds = 0;  // at most so long; 0: 24 hours
 };
 
@@ -88,9 +88,10 @@ class Silences {
   bool Silenced(const Alert& alert) const { return !Of(alert).empty(); }
 
   // Silences of this one run (none by pattern) and acknowledgements of its alerts, ended ones too, as they
-  // are stored; and one of another server as it was stored there, its times and its copies at targets too.
-  // False: one of this id is here, or it has ended and many such are. kInvalidArgument for what is none, is
-  // not of `run` alone or of a time more than a day ahead; kResourceExhausted at kMostActive.
+  // are stored; and one of another server as it was stored there, its times too. Copies at targets are not
+  // believed, they are looked for anew. False: one of this id is here, or it has ended and many such are.
+  // kInvalidArgument for what is none, is not of `run` alone or of a time more than a day ahead;
+  // kResourceExhausted at kMostActive.
   virtual std::vector<store::MetaEntry> EntriesOf(const std::string& run) const = 0;
   virtual Result<bool> Adopt(const std::string& run, const store::MetaEntry& entry) = 0;
 
