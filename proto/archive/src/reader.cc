@@ -10,9 +10,6 @@
 namespace foreshock::archive {
 namespace {
 
-// More than any run has; so that an archive cannot fill the memory with names.
-constexpr size_t kMostAttempts = 1u << 16;
-constexpr size_t kMostProcesses = 1u << 20;
 constexpr size_t kPlaceOfKind = 8;
 // Who may bring an archive at all is known behind its first entry: until then little is held.
 constexpr size_t kMostBeginBytes = 65'536;
@@ -119,19 +116,18 @@ Status Reader::Take(uint8_t type, std::string_view payload, const Each& each) {
 Status Reader::CheckOrder(const Entry& entry) {
   if (begun_ && std::holds_alternative<Begin>(entry)) return Disorder("a second beginning");
   begun_ = true;
+  FS_RETURN_IF_ERROR(bounds_.Take(entry));
   const auto known = [this](const Place& place) {
     const bool merged = place.rank == kMergedRank && place.process == 0 && attempts_.contains(place.attempt);
     return merged || processes_.contains(place) ? OkStatus()
                                                 : Disorder("of a process not declared: " + Name(place));
   };
   if (const auto* attempt = std::get_if<Attempt>(&entry)) {
-    if (attempts_.size() >= kMostAttempts) return Disorder("more attempts than a run has");
     return attempts_.insert(attempt->number).second ? OkStatus() : Disorder("an attempt declared twice");
   }
   if (const auto* process = std::get_if<Process>(&entry)) {
     if (!attempts_.contains(process->place.attempt)) return Disorder("of an attempt not declared");
     if (process->place.rank == kMergedRank) return Disorder("a process without a rank");
-    if (processes_.size() >= kMostProcesses) return Disorder("more processes than a run has");
     return processes_.insert(process->place).second ? OkStatus() : Disorder("a process declared twice");
   }
   if (const auto* record = std::get_if<Record>(&entry)) return known(record->place);

@@ -12,6 +12,7 @@ Writer::Writer(Sink sink, uint32_t tag) : sink_(std::move(sink)), tag_(tag) {
 }
 
 Status Writer::Add(const Entry& entry) {
+  FS_RETURN_IF_ERROR(bounds_.Take(entry).Annotate("archive"));
   FS_RETURN_IF_ERROR(Put(static_cast<uint8_t>(TypeOf(entry)), Encode(entry)));
   Count(entry, &counts_);
   return OkStatus();

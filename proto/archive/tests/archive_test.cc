@@ -5,6 +5,8 @@
 #include <random>
 #include <vector>
 
+#include "entry_codec.h"
+#include "foreshock/archive/bounds.h"
 #include "foreshock/archive/reader.h"
 #include "foreshock/archive/writer.h"
 #include "foreshock/base/append_log.h"
@@ -42,8 +44,10 @@ std::string Written(const std::vector<Entry>& entries, bool finish = true) {
       },
       kTag);
   for (const Entry& entry : entries) EXPECT_TRUE(writer.Add(entry).ok());
-  if (finish) EXPECT_TRUE(writer.Finish().ok());
-  if (finish) EXPECT_EQ(writer.bytes(), bytes.size());
+  if (finish) {
+    EXPECT_TRUE(writer.Finish().ok());
+    EXPECT_EQ(writer.bytes(), bytes.size());
+  }
   return bytes;
 }
 
@@ -192,8 +196,47 @@ TEST(Archive, PiecesMovedTwiceOrLeftOutAreSeen) {
     } else {
       other.insert(random() % bytes.size(), bytes.substr(from, count));
     }
-    if (other != bytes) EXPECT_FALSE(ReadBack(other).status.ok()) << i;
+    if (other != bytes) {
+      EXPECT_FALSE(ReadBack(other).status.ok()) << i;
+    }
   }
+}
+
+// What a reader would not take is not written.
+TEST(Archive, NamesNoMoreThanItMay) {
+  Writer writer([](std::string_view) { return OkStatus(); }, kTag);
+  ASSERT_TRUE(writer.Add(Begin{"run", 1, 2, "test"}).ok());
+  ASSERT_TRUE(writer.Add(Attempt{1, "a", 1, 1}).ok());
+  std::string bytes;
+  append_log::AppendFileHeader(kKind, kTag, &bytes);
+  append_log::AppendRecord(1, Encode(Begin{"run", 1, 2, "test"}), kTag, bytes.size(), &bytes);
+  append_log::AppendRecord(2, Encode(Attempt{1, "a", 1, 1}), kTag, bytes.size(), &bytes);
+  for (uint32_t number = 1; number <= kMostProcessesOfRank; ++number) {
+    const Process process{{1, 5, number}, "hello", 1, ""};
+    ASSERT_TRUE(writer.Add(process).ok()) << number;
+    append_log::AppendRecord(3, Encode(process), kTag, bytes.size(), &bytes);
+  }
+  const Process more{{1, 5, 5000}, "hello", 1, ""};
+  const Status refused = writer.Add(more);
+  EXPECT_EQ(refused.code(), Code::kResourceExhausted);
+  EXPECT_EQ(refused.message(),
+            "archive: processes of attempt 1 rank 5: more than 1024, which an archive may name");
+  EXPECT_TRUE(writer.Add(Process{{1, 6, 5000}, "hello", 1, ""}).ok()) << "another rank may";
+  EXPECT_EQ(ReadBack(bytes).status.code(), Code::kDataLoss) << "torn, so far";
+  append_log::AppendRecord(3, Encode(more), kTag, bytes.size(), &bytes);
+  EXPECT_EQ(ReadBack(bytes).status.code(), Code::kResourceExhausted);
+
+  Bounds bounds;
+  for (size_t i = 0; i < kMostAttempts; ++i) ASSERT_TRUE(bounds.Take(Attempt{}).ok());
+  EXPECT_EQ(bounds.Take(Attempt{}).code(), Code::kResourceExhausted);
+  for (size_t i = 0; i < kMostUnmerged; ++i) ASSERT_TRUE(bounds.Take(Unmerged{}).ok());
+  EXPECT_EQ(bounds.Take(Unmerged{}).code(), Code::kResourceExhausted);
+  for (uint32_t i = 1; i <= kMostProcesses; ++i) {
+    Process process;
+    process.place = {1, i, 1};
+    ASSERT_TRUE(bounds.Take(process).ok()) << i;
+  }
+  EXPECT_EQ(bounds.Take(more).code(), Code::kResourceExhausted);
 }
 
 TEST(Archive, SomethingElseIsNoArchive) {

@@ -216,7 +216,7 @@ TEST_F(ControlsTest, WhatAnArchiveBringsIsTakenUp) {
   const auto controls = *Controls::Start(options);
   auto import = *other.store().StartImport({"run", 1, 1, "test"}, 1);
   ASSERT_TRUE(
-      history_.store().ExportRun("run", [&](archive::Entry entry) { return import->Add(entry); }).ok());
+      history_.store().ExportRun("run", 1, [&](archive::Entry entry) { return import->Add(entry); }).ok());
   // One that stands under another's name is none.
   v1::ActionRecord liar;
   liar.mutable_action()->set_id("another");

@@ -140,7 +140,7 @@ class MergerImpl final : public Merger, private store::Observer {
       std::lock_guard lock(mutex_);
       for (const auto& [key, entry] : attempts_) {
         for (const int64_t step : entry.queue.Unknown(kLookAhead - unknown.size()))
-          unknown.push_back({key, entry.run, entry.name, {.step = step}});
+          unknown.push_back({key, entry.run, entry.name, {step, false, nullptr, false}});
         if (unknown.size() == kLookAhead) break;
       }
     }
@@ -218,12 +218,13 @@ class MergerImpl final : public Merger, private store::Observer {
       uint64_t read_at = as_of;
       Result<std::shared_ptr<const wire::Frame>> frame = MergeStep(step, &complete, &read_at);
       if (frame.status().code() == Code::kNotFound) continue;  // the run was deleted
-      if (!frame.ok()) {
-        status = frame.status();
-        break;
-      }
-      merged.push_back(
-          {{step.key.first, step.key.second, 0, 0}, std::move(frame).value(), step.due.amended, read_at});
+      const store::SourceId attempt{step.key.first, step.key.second, 0, 0};
+      status = frame.status();
+      // A mark that stayed would keep the steps behind it from being sealed.
+      if (status.ok() && *frame == nullptr) status = store_.PutNothingMerged(attempt, step.due.step, read_at);
+      if (!status.ok()) break;
+      if (*frame == nullptr) continue;
+      merged.push_back({attempt, std::move(frame).value(), step.due.amended, read_at});
       amended += step.due.amended ? 1 : 0;
       incomplete += complete ? 0 : 1;
     }
@@ -253,7 +254,8 @@ class MergerImpl final : public Merger, private store::Observer {
     failing_ = true;
   }
 
-  // kNotFound: there is nothing to merge any more. `read_at`: changed where it was read earlier.
+  // Null: there is no frame of the step. kNotFound: the run is gone. `read_at`: changed where it was read
+  // earlier.
   Result<std::shared_ptr<const wire::Frame>> MergeStep(const Taken& step, bool* complete, uint64_t* read_at) {
     if (step.due.only != nullptr) return step.due.only;
     FS_ASSIGN_OR_RETURN(const store::AttemptInfo info, store_.GetAttempt(step.run, step.attempt));
@@ -265,7 +267,7 @@ class MergerImpl final : public Merger, private store::Observer {
     } else {
       FS_ASSIGN_OR_RETURN(frames, FramesOf(step.run, step.attempt, step.due.step));
     }
-    if (frames.empty()) return Status(Code::kNotFound, "step: no frames");
+    if (frames.empty()) return std::shared_ptr<const wire::Frame>();
     *complete = frames.size() == info.world_size;
     for (const RankFrame& item : frames) *complete = *complete && item.frame.parts <= 1;
     if (info.world_size == 1) return std::make_shared<const wire::Frame>(std::move(frames.front().frame));

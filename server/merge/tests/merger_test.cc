@@ -108,6 +108,29 @@ TEST_F(MergerTest, OneRankIsPassedOnAtOnce) {
   EXPECT_EQ(Tick(), std::vector<Heard>{});
 }
 
+// An archive may name steps to merge of which nothing came. A mark that stayed would keep what follows from
+// being sealed.
+TEST_F(MergerTest, AMarkedStepWithoutFramesIsDone) {
+  wire::Hello hello;
+  hello.run = "run";
+  hello.attempt = "1";
+  hello.world_size = 2;
+  hello.incarnation = 1;
+  auto import = *store_->StartImport({"run", 1, 1, "test"}, 1);
+  ASSERT_TRUE(import->Add(archive::Attempt{1, "1", 1, 1}).ok());
+  ASSERT_TRUE(import->Add(archive::Process{{1, 0, 1}, wire::Encode(hello), 1, ""}).ok());
+  for (const int64_t step : {3, 50}) ASSERT_TRUE(import->Add(archive::Unmerged{1, step}).ok());
+  ASSERT_TRUE(import->Finish().ok());
+  EXPECT_EQ(store_->UnmergedSteps()->size(), 2u);
+  const auto zero = Rank(0, 2), one = Rank(1, 2, 2);
+  for (const auto& id : {zero, one}) Send(id, 50, 1);
+  EXPECT_TRUE(Tick().empty()) << "they may be on their way";
+  clock_.Advance(seconds(60));
+  EXPECT_EQ(Tick(), (std::vector<Heard>{{50, 2, false}}));
+  EXPECT_TRUE(store_->UnmergedSteps()->empty());
+  EXPECT_EQ(merger_->stats().pending, 0u);
+}
+
 TEST_F(MergerTest, PartsOfOneRankAreJoinedFirst) {
   const auto id = Rank(0, 1);
   Send(id, 1, 10, 0, 2);

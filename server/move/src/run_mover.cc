@@ -39,7 +39,7 @@ class ImportImpl final : public Import {
   Status Take(archive::Entry entry);
   Status Begin(const archive::Begin& begin);
   Status Check(const wire::Hello& hello, const wire::Frame& frame);
-  Status CheckHeads(const archive::Process& process) const;
+  Status Check(const archive::Process& process) const;
   Status Keep(archive::Note note);
   Result<ImportOutcome> End();
 
@@ -129,8 +129,9 @@ class MoverImpl final : public RunMover {
                            std::random_device{}());
     FS_RETURN_IF_ERROR(
         writer.Add(archive::Begin{run, info.first_unix_ns, options_.clock->WallNanos(), options_.made_by}));
-    FS_RETURN_IF_ERROR(
-        options_.store->ExportRun(run, [&](archive::Entry entry) { return writer.Add(std::move(entry)); }));
+    FS_RETURN_IF_ERROR(options_.store->ExportRun(run, options_.clock->WallNanos(), [&](archive::Entry entry) {
+      return writer.Add(std::move(entry));
+    }));
     std::vector<store::MetaEntry> notes = options_.silences->EntriesOf(run);
     FS_ASSIGN_OR_RETURN(const std::vector<store::MetaEntry> trail, options_.audit->EntriesOf(run));
     notes.insert(notes.end(), trail.begin(), trail.end());
@@ -173,7 +174,7 @@ Status ImportImpl::Take(archive::Entry entry) {
   if (const auto* begin = std::get_if<archive::Begin>(&entry)) return Begin(*begin);
   auto* note = std::get_if<archive::Note>(&entry);
   if (note != nullptr && !note->of_run) return Keep(std::move(*note));
-  if (const auto* process = std::get_if<archive::Process>(&entry)) FS_RETURN_IF_ERROR(CheckHeads(*process));
+  if (const auto* process = std::get_if<archive::Process>(&entry)) FS_RETURN_IF_ERROR(Check(*process));
   return import_->Add(std::move(entry));
 }
 
@@ -188,6 +189,8 @@ Status ImportImpl::Begin(const archive::Begin& begin) {
     return Check(hello, frame);
   };
   rules.supersedes = mover_.options().supersedes;
+  rules.first_step = 0;
+  rules.last_step = mover_.options().max_step;
   FS_ASSIGN_OR_RETURN(import_, mover_.options().store->StartImport(begin, mover_.options().clock->WallNanos(),
                                                                    std::move(rules)));
   return OkStatus();
@@ -204,14 +207,9 @@ Status ImportImpl::Check(const wire::Hello& hello, const wire::Frame& frame) {
   return shape_->Check(frame);
 }
 
-Status ImportImpl::CheckHeads(const archive::Process& process) const {
+Status ImportImpl::Check(const archive::Process& process) const {
   FS_ASSIGN_OR_RETURN(const wire::Hello hello, wire::DecodeHello(process.hello));
-  uint64_t heads = 0;
-  for (const wire::Layer& layer : hello.model.layers) heads += layer.query_heads;
-  const uint64_t most = mover_.options().max_heads_per_run;
-  if (heads <= most) return OkStatus();
-  return Status(Code::kInvalidArgument, "model.layers: " + std::to_string(heads) + " heads in all, at most " +
-                                            std::to_string(most) + " (max_heads_per_run)");
+  return ingest::CheckHeads(hello.model, mover_.options().max_heads_per_run);
 }
 
 Status ImportImpl::Keep(archive::Note note) {

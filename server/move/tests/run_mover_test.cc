@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <tuple>
+#include <vector>
 
 #include "foreshock/archive/reader.h"
 #include "foreshock/archive/writer.h"
@@ -252,6 +253,44 @@ TEST(RunMover, WhatTheDoorRefusesIsRefused) {
   uint64_t heads = 0;
   for (const wire::Layer& layer : hello.model.layers) heads += layer.query_heads;
   EXPECT_EQ(c.Import(a.Export("gpt")).ok(), heads <= 3);
+}
+
+// A step over all ranks says no more than its ranks can have said: of the layers of all of them, at a step
+// that can be.
+TEST(RunMover, AMergedFrameOfNoRankIsLeftToTheMerger) {
+  Side a, b;
+  std::vector<store::SourceId> ranks;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    wire::Hello hello = tests::SmallHello("gpt");
+    hello.rank = rank;
+    hello.world_size = 2;
+    hello.incarnation = 1 + rank;
+    hello.model.layers.resize(1);
+    hello.model.layers[0].layer = rank;  // a layer each
+    ranks.push_back(a.history.Hello(hello));
+  }
+  const auto merged = [&](wire::Frame frame) {
+    const auto shared = std::make_shared<const wire::Frame>(std::move(frame));
+    ASSERT_TRUE(a.history.store().PutMerged(ranks[0], shared, false, a.history.store().Stamp()).ok());
+  };
+  const std::vector<float> four = {1, 2, 3, 4}, five = {1, 2, 3, 4, 5};
+  for (int64_t step = 0; step < 4; ++step) {
+    for (const store::SourceId& id : ranks)
+      a.history.PutOfRank(id, tests::Step(step, {tests::Heads(kLogitMax, id.rank, four)}));
+  }
+  merged(tests::Step(0, {tests::Heads(kLogitMax, 0, four), tests::Heads(kLogitMax, 1, four)}));
+  merged(tests::Step(1, {tests::Heads(kLogitMax, 2, four)}));  // of nobody's layer
+  merged(tests::Step(2, {tests::Heads(kLogitMax, 0, five)}));
+  merged(tests::Step(3, {tests::Heads(kLogitMax, 1, four)}));
+  merged(tests::Step(1'000'000'000, {tests::Scalar(kLoss, 1)}));
+  ASSERT_TRUE(a.history.store().UnmergedSteps()->empty());
+  const auto outcome = b.Import(a.Export("gpt"));
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_EQ(outcome->added.merged_frames, 2u);
+  EXPECT_EQ(outcome->added.frames, 8u);
+  std::vector<int64_t> left;
+  for (const auto& unmerged : *b.history.store().UnmergedSteps()) left.push_back(unmerged.step);
+  EXPECT_EQ(left, (std::vector<int64_t>{1, 2, 1'000'000'000}));
 }
 
 TEST(RunMover, WhoMayNotTakesNoPlace) {

@@ -3,22 +3,17 @@
 
 #include "foreshock/server/store/parts.h"
 #include "keys.h"
-#include "store_impl.h"
+#include "run_import.h"
 
 namespace foreshock::store {
 namespace {
 
-constexpr uint64_t kGroupsBehind = 3;
-constexpr std::chrono::milliseconds kWaitForSealer{100};
 constexpr size_t kKeyBytes = 64;  // of a record in a batch, with what stands around it
 
 }  // namespace
 
 Result<std::vector<AppendOutcome>> StoreImpl::AppendRecords(std::span<const Append> records) {
-  // Frames that are far ahead of the sealer would be written to table files, and again without them: to wait
-  // a moment costs less. An ailing sealer is idle.
-  if (sealer_ != nullptr && most_open_ >= kGroupsBehind * options_.seal_steps + options_.keep_open_steps)
-    sealer_->WaitUntilIdle(kWaitForSealer);
+  WaitForSealer();
   std::lock_guard write(write_mutex_);
   most_open_ = 0;
   size_t bytes = 0;
@@ -165,6 +160,9 @@ Status StoreImpl::PutMergedFrames(std::span<const Merged> frames) {
     FS_RETURN_IF_ERROR(db_->Write(batch, false));
   }
   for (const std::string& mark : cleared) marks_.erase(mark);
+  for (RunImportImpl* import : imports_) {
+    for (const auto& [source, step] : written) import->SawMerged(source, step);
+  }
   for (const Merged& merged : frames) {
     const SourceId id{merged.attempt.run, merged.attempt.attempt, kMerged, 0};
     const uint32_t world = WorldOf(id);
@@ -175,6 +173,17 @@ Status StoreImpl::PutMergedFrames(std::span<const Merged> frames) {
     observers_.Each(
         [&](Observer& observer) { observer.OnMergedFrame(origin, merged.frame, merged.amended); });
   }
+  return OkStatus();
+}
+
+Status StoreImpl::PutNothingMerged(const SourceId& attempt, int64_t step, uint64_t as_of) {
+  std::lock_guard write(write_mutex_);
+  const auto mark = marks_.find(UnmergedKey(attempt.run, attempt.attempt, step));
+  if (mark == marks_.end() || mark->second > as_of) return OkStatus();
+  Batch batch;
+  batch.Delete(mark->first);
+  FS_RETURN_IF_ERROR(db_->Write(batch, false));
+  marks_.erase(mark);
   return OkStatus();
 }
 

@@ -1,6 +1,8 @@
 #include "run_export.h"
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "group_reader.h"
 #include "keys.h"
@@ -11,6 +13,8 @@ namespace {
 
 // Frames that were sent in parts are one when they are sealed; larger ones leave in parts again.
 constexpr size_t kMostFrameBytes = 32u << 20;
+
+constexpr int64_t kUnderWayNs = 60 * int64_t{1'000'000'000};
 
 archive::Place PlaceOf(const SourceId& id) { return {id.attempt, id.rank, id.incarnation}; }
 
@@ -25,28 +29,56 @@ Status ScanEach(const Source& source, const std::string& prefix, Each each) {
   return trouble;
 }
 
+std::set<uint32_t> RanksOf(const AttemptEntry& attempt) {
+  std::set<uint32_t> ranks;
+  for (const auto& [key, source] : attempt.sources) ranks.insert(key.first);
+  return ranks;
+}
+
 Status Malformed(const char* what) {
   return Status(Code::kDataLoss, std::string(what) + ": malformed entry");
 }
 
 }  // namespace
 
-Status StoreImpl::ExportRun(const std::string& run,
+Status StoreImpl::ExportRun(const std::string& run, int64_t now_unix_ns,
                             const std::function<Status(archive::Entry entry)>& each) const {
-  RunEntry entry;
+  const auto deleted = [&] { return Status(Code::kNotFound, "run: '" + run + "' was deleted meanwhile"); };
+  uint32_t number = 0;
   {
     std::shared_lock lock(registry_mutex_);
     FS_ASSIGN_OR_RETURN(const RunEntry* found, registry_.Run(run));
-    entry = *found;
+    number = found->number;
   }
-  FS_RETURN_IF_ERROR(RunExport(entry, db_.get(), &layouts_, each).Go());
+  RunExport run_export(db_.get(), &layouts_, now_unix_ns, each);
+  FS_RETURN_IF_ERROR(run_export.Notes(run));
+  RunEntry entry;
+  std::optional<Database::View> view;
+  {
+    // No writer between the two: the view has what the registry counts, and nothing more.
+    std::lock_guard write(write_mutex_);
+    std::shared_lock lock(registry_mutex_);
+    const auto found = registry_.runs.find(number);
+    if (found == registry_.runs.end()) return deleted();
+    entry = found->second;
+    FS_ASSIGN_OR_RETURN(Database::View look, db_->Look());
+    view.emplace(std::move(look));
+  }
+  FS_RETURN_IF_ERROR(run_export.Go(std::move(entry), *std::move(view)));
   // What was read of a run that was deleted meanwhile is not all of it.
   std::shared_lock lock(registry_mutex_);
-  if (registry_.runs.contains(entry.number)) return OkStatus();
-  return Status(Code::kNotFound, "run: '" + run + "' was deleted meanwhile");
+  return registry_.runs.contains(number) ? OkStatus() : deleted();
 }
 
-Status RunExport::Go() {
+Status RunExport::Go(RunEntry run, Database::View view) {
+  run_ = std::move(run);
+  {
+    const Database::View moment = std::move(view);
+    for (auto& [number, attempt] : run_.attempts) {
+      for (const uint32_t rank : RanksOf(attempt))
+        FS_RETURN_IF_ERROR(SetApartUnfinished(moment, &attempt, rank));
+    }
+  }
   for (const auto& [number, attempt] : run_.attempts) {
     FS_RETURN_IF_ERROR(each_(archive::Attempt{number, attempt.name, static_cast<uint32_t>(attempt.source),
                                               attempt.first_unix_ns}));
@@ -55,12 +87,12 @@ Status RunExport::Go() {
                                                 source.first_unix_ns, EncodeCounters(source)}));
     }
   }
-  // Before the frames: what has been judged of them is not ahead of what the archive holds.
-  FS_RETURN_IF_ERROR(Notes());
   for (const auto& [number, attempt] : run_.attempts) {
-    std::set<uint32_t> ranks;
-    for (const auto& [key, source] : attempt.sources) ranks.insert(key.first);
-    for (const uint32_t rank : ranks) FS_RETURN_IF_ERROR(Frames({run_.number, number, rank}));
+    const std::set<uint32_t> ranks = RanksOf(attempt);
+    for (const uint32_t rank : ranks) {
+      FS_RETURN_IF_ERROR(Frames({run_.number, number, rank}));
+      FS_RETURN_IF_ERROR(Counters(attempt, rank));
+    }
     if (attempt.world_size() > 1) FS_RETURN_IF_ERROR(Frames({run_.number, number, kMerged}));
     FS_RETURN_IF_ERROR(Events(attempt));
     for (const uint32_t rank : ranks) FS_RETURN_IF_ERROR(Quarantine(attempt, rank));
@@ -69,8 +101,44 @@ Status RunExport::Go() {
   return OkStatus();
 }
 
-Status RunExport::Notes() {
-  return ScanEach(db_, MetaRunPrefix(run_.name), [&](std::string_view key, std::string_view value) -> Status {
+// Once it is sealed a frame of parts stands as one, and nothing says up to which number. One whose last parts
+// are on their way is therefore left to its sender and to a later archive, as if none of it had come; where
+// nothing has come for a while, its process has ended, and the parts are given as they are.
+Status RunExport::SetApartUnfinished(const Database::View& view, AttemptEntry* attempt, uint32_t rank) {
+  return ScanEach(view, SourcePrefix(Table::kFrame, run_.number, attempt->number, rank),
+                  [&](std::string_view key, std::string_view value) -> Status {
+                    const auto parts = ParseFrameKey(key);
+                    if (!parts) return Malformed("frame");
+                    const auto found = attempt->sources.find({rank, parts->source.incarnation});
+                    if (found == attempt->sources.end() || found->second.durable_seq != parts->seq)
+                      return OkStatus();
+                    const Result<wire::Frame> last = wire::DecodeFrame(value);
+                    if (!last.ok() || last->part + 1 >= last->parts || last->part >= last->seq)
+                      return OkStatus();
+                    SourceInfo& source = found->second;
+                    const uint64_t first = last->seq - last->part;
+                    if (source.last_unix_ns < now_unix_ns_ - kUnderWayNs) {
+                      given_up_[source.id] = first;
+                      return OkStatus();
+                    }
+                    uint64_t here = 0;
+                    FS_RETURN_IF_ERROR(
+                        view.Scan(FramePrefix(run_.number, attempt->number, rank, parts->step), {},
+                                  [&](std::string_view other, std::string_view) {
+                                    const auto one = ParseFrameKey(other);
+                                    const bool same = one && one->source.incarnation == source.id.incarnation;
+                                    if (same && one->seq >= first && one->seq <= source.durable_seq) ++here;
+                                    return true;
+                                  }));
+                    source.frames -= std::min(source.frames, here);
+                    source.gaps -= std::min(source.gaps, source.durable_seq - first + 1 - here);
+                    source.durable_seq = first - 1;
+                    return OkStatus();
+                  });
+}
+
+Status RunExport::Notes(const std::string& run) {
+  return ScanEach(db_, MetaRunPrefix(run), [&](std::string_view key, std::string_view value) -> Status {
     const auto parts = ParseMetaKey(key);
     if (!parts) return Malformed("meta");
     if (parts->kind == kImportKind) return OkStatus();  // how it came here is no part of the run
@@ -108,7 +176,6 @@ Result<bool> RunExport::Closed(const FramesOf& source, Given* given) {
                                 }));
     if (groups.empty() && kept.empty()) {
       FS_RETURN_IF_ERROR(Open(source, look.view));
-      FS_RETURN_IF_ERROR(Counters(source, look.view));
       return false;
     }
   }
@@ -123,7 +190,7 @@ Result<bool> RunExport::Closed(const FramesOf& source, Given* given) {
       const auto parts = ParseKeptKey(next->second);
       const auto content = ParseKeptValue(value);
       if (!parts || !content) return Malformed("kept frame");
-      if (Knows(parts->source))
+      if (Has(parts->source, parts->seq))
         FS_RETURN_IF_ERROR(GiveFrame(PlaceOf(parts->source), std::string(content->payload)));
       given->kept.insert(next->second);
     }
@@ -147,8 +214,12 @@ Status RunExport::Group(const FramesOf& source, const SealedGroup& group) {
     FS_ASSIGN_OR_RETURN(frames, reader.Frames(group.first, group.last, {}));
   }
   const SourceId id{source.run, source.attempt, source.rank, group.incarnation};
-  if (!Knows(id)) return OkStatus();
   for (wire::Frame& frame : frames) {
+    if (!Has(id, frame.seq)) continue;
+    const auto given_up = given_up_.find(id);
+    if (given_up != given_up_.end() && given_up->second == frame.seq)
+      return Status(Code::kUnavailable, "run: a frame of rank " + std::to_string(id.rank) +
+                                            " was finished after a long time, just now; try again");
     std::string payload = wire::Encode(frame);
     if (payload.size() <= kMostFrameBytes) {
       FS_RETURN_IF_ERROR(GiveFrame(PlaceOf(id), std::move(payload)));
@@ -165,22 +236,16 @@ Status RunExport::Open(const FramesOf& source, const Database::View& view) {
                   [&](std::string_view key, std::string_view value) -> Status {
                     const auto parts = ParseFrameKey(key);
                     if (!parts) return Malformed("frame");
-                    if (!Knows(parts->source)) return OkStatus();
+                    if (!Has(parts->source, parts->seq)) return OkStatus();
                     return GiveFrame(PlaceOf(parts->source), std::string(value));
                   });
 }
 
-Status RunExport::Counters(const FramesOf& source, const Database::View& view) {
-  if (source.rank == kMerged) return OkStatus();
-  return ScanEach(view, SourcePrefix(Table::kCounters, source.run, source.attempt, source.rank),
-                  [&](std::string_view key, std::string_view value) -> Status {
-                    const auto parts = ParseSourceKey(key);
-                    SourceInfo counted;
-                    if (!parts || !DecodeCounters(value, &counted).ok()) return Malformed("source counters");
-                    if (!Knows(parts->source)) return OkStatus();
-                    durable_[parts->source] = counted.durable_seq;
-                    return each_(archive::Counters{PlaceOf(parts->source), std::string(value)});
-                  });
+Status RunExport::Counters(const AttemptEntry& attempt, uint32_t rank) {
+  for (auto it = attempt.sources.lower_bound({rank, 0});
+       it != attempt.sources.end() && it->first.first == rank; ++it)
+    FS_RETURN_IF_ERROR(each_(archive::Counters{PlaceOf(it->second.id), EncodeCounters(it->second)}));
+  return OkStatus();
 }
 
 Status RunExport::Events(const AttemptEntry& attempt) {
@@ -188,7 +253,7 @@ Status RunExport::Events(const AttemptEntry& attempt) {
                   [&](std::string_view key, std::string_view value) -> Status {
                     const auto parts = ParseEventKey(key);
                     if (!parts) return Malformed("event");
-                    if (!Counted(parts->source, parts->seq)) return OkStatus();
+                    if (!Has(parts->source, parts->seq)) return OkStatus();
                     return each_(archive::Record{
                         archive::RecordKind::kEvent, PlaceOf(parts->source), std::string(value), 0, 0, {}});
                   });
@@ -201,7 +266,7 @@ Status RunExport::Quarantine(const AttemptEntry& attempt, uint32_t rank) {
         const auto parts = ParseSourceKey(key);
         const auto content = ParseQuarantineValue(value);
         if (!parts || !content) return Malformed("quarantined record");
-        if (!Counted(parts->source, parts->seq)) return OkStatus();
+        if (!Has(parts->source, parts->seq)) return OkStatus();
         return each_(archive::Record{archive::RecordKind::kQuarantined, PlaceOf(parts->source),
                                      std::string(content->payload), static_cast<uint32_t>(content->type),
                                      parts->seq, std::string(content->reason)});
@@ -221,16 +286,12 @@ Status RunExport::GiveFrame(const archive::Place& place, std::string payload) {
   return each_(archive::Record{archive::RecordKind::kFrame, place, std::move(payload), 0, 0, {}});
 }
 
-bool RunExport::Knows(const SourceId& source) const {
+bool RunExport::Has(const SourceId& source, uint64_t seq) const {
   const auto attempt = run_.attempts.find(source.attempt);
   if (attempt == run_.attempts.end()) return false;
   if (source.rank == kMerged) return source.incarnation == 0;
-  return attempt->second.sources.contains({source.rank, source.incarnation});
-}
-
-bool RunExport::Counted(const SourceId& source, uint64_t seq) const {
-  const auto it = durable_.find(source);
-  return it != durable_.end() && seq <= it->second;
+  const auto found = attempt->second.sources.find({source.rank, source.incarnation});
+  return found != attempt->second.sources.end() && seq <= found->second.durable_seq;
 }
 
 }  // namespace foreshock::store

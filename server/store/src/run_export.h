@@ -1,17 +1,18 @@
 // A run as the entries of an archive.
 //
-// Works beside readers, writers and the sealer. Each rank is read in short looks, so that a slow taker holds
-// nothing back: its sealed groups and kept frames one after the other, as often as new ones have come
-// meanwhile; then, in one look, the open frames and what has been counted of the rank's processes. So every
-// frame up to the counted durable number is in the archive. A frame may come twice, open and sealed
-// meanwhile: whoever imports knows it by its number.
+// Works beside readers, writers and the sealer. It gives the records that were durable in one moment near its
+// beginning, and none that came later: whoever imports tells a process that goes on which of its records the
+// archive has, before it has read them. Each rank is read in short looks, so that a slow taker holds nothing
+// back: its sealed groups and kept frames one after the other, as often as new ones have come meanwhile; then
+// the open frames of the last look. A frame may come twice, open and sealed meanwhile: whoever imports knows
+// it by its number.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <set>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "foreshock/archive/entry.h"
 #include "layout.h"
@@ -22,11 +23,14 @@ namespace foreshock::store {
 class RunExport {
  public:
   using Each = std::function<Status(archive::Entry entry)>;
-  // `run` as it was when the export began. All must outlive the export.
-  RunExport(const RunEntry& run, const Database* db, Layouts* layouts, const Each& each)
-      : run_(run), db_(*db), layouts_(*layouts), each_(each) {}
+  // All must outlive the export.
+  RunExport(const Database* db, Layouts* layouts, int64_t now_unix_ns, const Each& each)
+      : db_(*db), layouts_(*layouts), now_unix_ns_(now_unix_ns), each_(each) {}
 
-  Status Go();
+  // First, before it is known which records are given: what was judged of them is not ahead of the archive.
+  Status Notes(const std::string& run);
+  // `run` in the moment of `view`.
+  Status Go(RunEntry run, Database::View view);
 
  private:
   // What was given of a rank's closed frames already.
@@ -34,25 +38,25 @@ class RunExport {
     uint32_t last_seal = 0;
     std::set<std::string> kept;  // keys
   };
-  Status Notes();
+  Status SetApartUnfinished(const Database::View& view, AttemptEntry* attempt, uint32_t rank);
   Status Frames(const FramesOf& source);
   Result<bool> Closed(const FramesOf& source, Given* given);
   Status Group(const FramesOf& source, const SealedGroup& group);
   Status Open(const FramesOf& source, const Database::View& view);
-  Status Counters(const FramesOf& source, const Database::View& view);
+  Status Counters(const AttemptEntry& attempt, uint32_t rank);
   Status Events(const AttemptEntry& attempt);
   Status Quarantine(const AttemptEntry& attempt, uint32_t rank);
   Status Marks(const AttemptEntry& attempt);
   Status GiveFrame(const archive::Place& place, std::string payload);
-  bool Knows(const SourceId& source) const;
-  // Whether a record came before its process was counted.
-  bool Counted(const SourceId& source, uint64_t seq) const;
+  // Whether the record was durable in the moment that the archive is of.
+  bool Has(const SourceId& source, uint64_t seq) const;
 
-  const RunEntry& run_;
+  RunEntry run_;
   const Database& db_;
   Layouts& layouts_;
+  const int64_t now_unix_ns_;
   const Each& each_;
-  std::map<SourceId, uint64_t> durable_;  // as counted in the archive
+  std::map<SourceId, uint64_t> given_up_;  // first numbers of frames whose last parts will not come
 };
 
 }  // namespace foreshock::store

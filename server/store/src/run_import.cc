@@ -6,20 +6,20 @@
 
 #include "foreshock/server/store/parts.h"
 #include "foreshock/wire/check.h"
-#include "group_reader.h"
 #include "keys.h"
 
 namespace foreshock::store {
 namespace {
 
 constexpr size_t kBytesOfWrite = 4u << 20;
+constexpr size_t kMostSettling = 4096;            // processes whose counters go with one write
 constexpr size_t kMostBytesOfNotes = 256u << 20;  // they are held until the end
 constexpr std::string_view kDone = "done";
 
 std::string BegunKey(const std::string& run) { return MetaKey(kImportKind, run, kImportBegun); }
 
-constexpr uint64_t kGroupsBehindImport = 3;
-constexpr std::chrono::milliseconds kWaitForImport{100};
+// Clocks of two servers differ.
+constexpr int64_t kMostAheadNs = 86'400 * int64_t{1'000'000'000};
 
 Status Impossible(const std::string& what) { return Status(Code::kInvalidArgument, "archive: " + what); }
 
@@ -44,7 +44,18 @@ Status RunImportImpl::Start() {
     if (const RunEntry* run = store_.registry_.FindRun(begin_.run)) run_ = run->number;
   }
   again_ = run_ != 0 && store_.GetMeta(kImportKind, begin_.run, kDone).ok();
+  std::lock_guard write(store_.write_mutex_);
+  store_.imports_.push_back(this);
   return OkStatus();
+}
+
+RunImportImpl::~RunImportImpl() {
+  std::lock_guard write(store_.write_mutex_);
+  std::erase(store_.imports_, this);
+}
+
+void RunImportImpl::SawMerged(const FramesOf& source, int64_t step) {
+  if (source.run == run_) merged_meanwhile_[source.attempt].Add(step);
 }
 
 Status RunImportImpl::Gone() const {
@@ -84,6 +95,7 @@ Status RunImportImpl::Add(archive::Entry entry) {
 Status RunImportImpl::AddAttempt(const archive::Attempt& told) {
   FS_RETURN_IF_ERROR(wire::CheckName("attempt", told.name));
   if (told.number == 0) return Impossible("an attempt of number 0");
+  if (!names_.insert(told.name).second) return Impossible("two attempts of the name '" + told.name + "'");
   Attempt attempt;
   attempt.told = told;
   attempt.number = told.number;
@@ -112,6 +124,8 @@ Status RunImportImpl::AddProcess(const archive::Process& told) {
   FS_ASSIGN_OR_RETURN(Attempt * attempt, AttemptOf(told.place.attempt));
   Process process;
   FS_RETURN_IF_ERROR(Check(told, *attempt, &process.before));
+  process.hello = process.before.hello;
+  process.durable = process.before.durable_seq;
   process.id = {run_, attempt->number, told.place.rank, told.place.process};
   std::lock_guard write(store_.write_mutex_);
   FS_RETURN_IF_ERROR(StillThere());
@@ -123,8 +137,10 @@ Status RunImportImpl::AddProcess(const archive::Process& told) {
   } else {
     if (gathered_.contains({run_, attempt->number, told.place.rank}))
       return Impossible("a process declared behind records of its rank");
+    if (mapped_processes_.contains(here->id)) return Impossible("two processes of one rank and incarnation");
     process.id = here->id;
     process.before = *here;
+    if (process.durable > here->durable_seq) FS_RETURN_IF_ERROR(RaiseDurable(process, *here));
   }
   mapped_processes_.insert(process.id);
   processes_[told.place] = std::move(process);
@@ -138,9 +154,23 @@ Status RunImportImpl::Check(const archive::Process& told, const Attempt& attempt
     return Impossible("a process whose Hello is of another run, attempt or rank");
   if (told.place.process == 0) return Impossible("a process of number 0");
   info->hello = std::make_shared<const wire::Hello>(std::move(hello));
-  info->first_unix_ns = info->last_unix_ns = told.first_unix_ns;
-  FS_RETURN_IF_ERROR(DecodeCounters(told.counters, info));
-  return info->durable_seq <= wire::kMaxSeq ? OkStatus() : Impossible("a durable number above 2^63 - 1");
+  info->first_unix_ns = info->last_unix_ns = Time(told.first_unix_ns);
+  return ReadCounters(told.counters, info);
+}
+
+int64_t RunImportImpl::Time(int64_t unix_ns) const {
+  return std::clamp<int64_t>(unix_ns, 0, now_unix_ns_ + kMostAheadNs);
+}
+
+// Counters may say anything; others calculate with them.
+Status RunImportImpl::ReadCounters(std::string_view bytes, SourceInfo* told) const {
+  FS_RETURN_IF_ERROR(DecodeCounters(bytes, told));
+  if (told->durable_seq > wire::kMaxSeq) return Impossible("a durable number above 2^63 - 1");
+  for (std::optional<int64_t>* step : {&told->first_step, &told->last_step}) {
+    if (*step && (**step < rules_.first_step || **step > rules_.last_step)) step->reset();
+  }
+  told->last_unix_ns = Time(told->last_unix_ns);
+  return OkStatus();
 }
 
 // The process as it is here; nullptr: it is not, and its number is free. With the write mutex, as the next.
@@ -173,7 +203,7 @@ Status RunImportImpl::Enter(Attempt* attempt, Process* process) {
   if (new_run) {
     run.number = store_.registry_.next_run;
     run.name = begin_.run;
-    run.first_unix_ns = begin_.first_unix_ns;
+    run.first_unix_ns = Time(begin_.first_unix_ns);
     batch.Put(NextRunKey(), std::to_string(run.number + 1));
     batch.Put(RunKey(run.number), EncodeRun(run));
   }
@@ -183,17 +213,19 @@ Status RunImportImpl::Enter(Attempt* attempt, Process* process) {
     entry.number = attempt->number;
     entry.name = attempt->told.name;
     entry.source = static_cast<wire::AttemptSource>(attempt->told.source);
-    entry.first_unix_ns = attempt->told.first_unix_ns;
+    entry.first_unix_ns = Time(attempt->told.first_unix_ns);
     batch.Put(AttemptKey(run_number, entry.number), EncodeAttempt(entry));
   } else if (!attempt->fresh && process->before.hello->world_size > 1) {
     FS_RETURN_IF_ERROR(store_.MarkOldSteps(process->id, &batch));
   }
   process->id.run = process->before.id.run = run_number;
   process->before.id = process->id;
-  MarkBegun(&batch);
+  const bool first = MarkBegun(&batch);
   batch.Put(SourceKey(Table::kSource, process->id), EncodeSource(process->before));
   batch.Put(SourceKey(Table::kCounters, process->id), EncodeCounters(process->before));
-  FS_RETURN_IF_ERROR(store_.db_->Write(batch, true));
+  // Not synced but for the first, which marks the run: there may be many, and the next records' write covers
+  // what stands before it in the log.
+  FS_RETURN_IF_ERROR(store_.db_->Write(batch, first));
   std::unique_lock lock(store_.registry_mutex_);
   if (new_run) {
     store_.registry_.next_run = run.number + 1;
@@ -203,6 +235,19 @@ Status RunImportImpl::Enter(Attempt* attempt, Process* process) {
   if (new_attempt) there.attempts[entry.number] = std::move(entry);
   there.attempts[attempt->number].sources[{process->id.rank, process->id.incarnation}] = process->before;
   run_ = run_number;
+  return OkStatus();
+}
+
+// From here on its sender is told that what the archive has is here.
+Status RunImportImpl::RaiseDurable(const Process& process, const SourceInfo& here) {
+  SourceInfo raised = here;
+  raised.durable_seq = process.durable;
+  Batch batch;
+  const bool first = MarkBegun(&batch);
+  batch.Put(SourceKey(Table::kCounters, process.id), EncodeCounters(raised));
+  FS_RETURN_IF_ERROR(store_.db_->Write(batch, first));
+  std::unique_lock lock(store_.registry_mutex_);
+  *store_.registry_.FindSource(process.id) = std::move(raised);
   return OkStatus();
 }
 
@@ -219,97 +264,20 @@ Result<RunImportImpl::Process*> RunImportImpl::Of(const archive::Place& place) {
   return &it->second;
 }
 
-// --- what is here already
-
-Status RunImportImpl::GatherRank(const archive::Place& place) {
-  FS_ASSIGN_OR_RETURN(const Attempt* attempt, AttemptOf(place.attempt));
-  const FramesOf rank{run_, attempt->number, place.rank};
-  if (!gathered_.insert(rank).second || attempt->fresh) return OkStatus();
-  std::map<uint32_t, Process*> known;
-  for (auto it = processes_.lower_bound({place.attempt, place.rank, 0});
-       it != processes_.end() && it->first.attempt == place.attempt && it->first.rank == place.rank; ++it) {
-    if (!it->second.fresh) known[it->second.id.incarnation] = &it->second;
-  }
-  if (known.empty()) return OkStatus();
-  const auto of = [&](uint32_t incarnation) {
-    const auto it = known.find(incarnation);
-    return it == known.end() ? nullptr : it->second;
-  };
-  FS_ASSIGN_OR_RETURN(const Layouts::Look look, store_.layouts_.See(rank));
-  for (const auto& [incarnation, process] : known) {
-    const auto counters = look.view.Get(SourceKey(Table::kCounters, process->id));
-    if (counters.ok()) FS_RETURN_IF_ERROR(DecodeCounters(*counters, &process->seen));
-  }
-  FS_RETURN_IF_ERROR(Gather(look, rank, of));
-  return GatherOthers(look.view, rank, of);
-}
-
-Status RunImportImpl::Gather(const Layouts::Look& look, const FramesOf& rank,
-                             const std::function<Process*(uint32_t)>& of) {
-  for (const SealedGroup& group : *look.groups) {
-    Process* process = of(group.incarnation);
-    if (process == nullptr) continue;
-    FS_ASSIGN_OR_RETURN(const GroupReader reader, GroupReader::Open(look.view, rank, group));
-    for (const int64_t seq : reader.rows().seqs) process->sealed.Add(static_cast<uint64_t>(seq));
-    for (const int64_t step : reader.rows().steps) process->steps.Add(step);
-    process->frames += reader.rows().size();
-  }
-  const auto scan = [&](Table table, auto parse) {
-    return look.view.Scan(SourcePrefix(table, rank.run, rank.attempt, rank.rank), {},
-                          [&](std::string_view key, std::string_view) {
-                            const auto parts = parse(key);
-                            Process* process = parts ? of(parts->source.incarnation) : nullptr;
-                            if (process == nullptr) return true;
-                            process->raw.Add(parts->seq);
-                            process->steps.Add(parts->step);
-                            ++process->frames;
-                            return true;
-                          });
-  };
-  FS_RETURN_IF_ERROR(scan(Table::kFrame, ParseFrameKey));
-  return scan(Table::kKept, ParseKeptKey);
-}
-
-Status RunImportImpl::GatherOthers(const Database::View& view, const FramesOf& rank,
-                                   const std::function<Process*(uint32_t)>& of) {
-  const auto take = [&](const std::optional<FrameKeyParts>& parts, uint64_t Process::*counter) {
-    Process* process = parts && parts->source.rank == rank.rank ? of(parts->source.incarnation) : nullptr;
-    if (process == nullptr) return true;
-    process->others.Add(parts->seq);
-    ++(process->*counter);
-    return true;
-  };
-  FS_RETURN_IF_ERROR(view.Scan(
-      EventPrefix(rank.run, rank.attempt), {},
-      [&](std::string_view key, std::string_view) { return take(ParseEventKey(key), &Process::events); }));
-  return view.Scan(SourcePrefix(Table::kQuarantine, rank.run, rank.attempt, rank.rank), {},
-                   [&](std::string_view key, std::string_view) {
-                     return take(ParseSourceKey(key), &Process::quarantined);
-                   });
-}
-
-Status RunImportImpl::GatherMerged(Attempt* attempt) {
-  if (attempt->merged) return OkStatus();
-  attempt->merged.emplace();
-  if (attempt->fresh) return OkStatus();
-  const FramesOf merged{run_, attempt->number, kMerged};
-  FS_ASSIGN_OR_RETURN(const Layouts::Look look, store_.layouts_.See(merged));
-  for (const SealedGroup& group : *look.groups) {
-    FS_ASSIGN_OR_RETURN(const GroupReader reader, GroupReader::Open(look.view, merged, group));
-    for (const int64_t step : reader.rows().steps) attempt->merged->Add(step);
-  }
-  const auto scan = [&](Table table, auto parse) {
-    return look.view.Scan(SourcePrefix(table, merged.run, merged.attempt, merged.rank), {},
-                          [&](std::string_view key, std::string_view) {
-                            if (const auto parts = parse(key)) attempt->merged->Add(parts->step);
-                            return true;
-                          });
-  };
-  FS_RETURN_IF_ERROR(scan(Table::kFrame, ParseFrameKey));
-  return scan(Table::kKept, ParseKeptKey);
+Result<RunImportImpl::Process*> RunImportImpl::Of(const archive::Place& place, uint64_t seq) {
+  FS_RETURN_IF_ERROR(wire::CheckSeq(seq));
+  FS_ASSIGN_OR_RETURN(Process * process, Of(place));
+  if (seq <= process->durable) return process;
+  return Impossible("record " + std::to_string(seq) + " of a process whose durable number is " +
+                    std::to_string(process->durable));
 }
 
 // --- records
+
+void RunImportImpl::NoteStep(const wire::Frame& frame, Process* process) {
+  process->first_step = std::min(process->first_step.value_or(frame.step), frame.step);
+  process->last_step = std::max(process->last_step.value_or(frame.step), frame.step);
+}
 
 bool RunImportImpl::HasFrame(const Process& process, const wire::Frame& frame) const {
   return process.raw.Contains(frame.seq) ||
@@ -321,10 +289,10 @@ Status RunImportImpl::AddFrame(const archive::Record& record) {
   if (!decoded.ok()) return Impossible("a frame that cannot be read: " + decoded.status().message());
   auto frame = std::make_shared<const wire::Frame>(std::move(decoded).value());
   if (record.place.rank == kMerged) return AddMerged(record, frame);
-  FS_RETURN_IF_ERROR(wire::CheckSeq(frame->seq));
-  FS_ASSIGN_OR_RETURN(Process * process, Of(record.place));
+  FS_ASSIGN_OR_RETURN(Process * process, Of(record.place, frame->seq));
   if (HasFrame(*process, *frame)) {
     ++outcome_.known.frames;
+    NoteStep(*frame, process);
     return OkStatus();
   }
   const SourceId& id = process->id;
@@ -335,7 +303,8 @@ Status RunImportImpl::AddFrame(const archive::Record& record) {
       return AddQuarantined({archive::RecordKind::kQuarantined, record.place, record.payload,
                              static_cast<uint32_t>(wire::RecordType::kFrame), frame->seq, fits.message()});
   }
-  FS_ASSIGN_OR_RETURN(const Attempt* attempt, AttemptOf(record.place.attempt));
+  NoteStep(*frame, process);
+  FS_ASSIGN_OR_RETURN(Attempt * attempt, AttemptOf(record.place.attempt));
   // Of a step that its process sent twice the later one holds: one that comes here second although it was
   // sent first is put behind all that is closed.
   const bool earlier =
@@ -349,9 +318,8 @@ Status RunImportImpl::AddFrame(const archive::Record& record) {
   if (!process->fresh) process->steps.Add(frame->step);
   process->raw.Add(frame->seq);
   ++process->frames;
-  ++process->added;
   ++outcome_.added.frames;
-  if (!attempt->fresh && store_.WorldOf(id) > 1)
+  if (!attempt->fresh && HasSeveralRanks(attempt))
     pending_->marks.push_back(UnmergedKey(id.run, id.attempt, frame->step));
   return WriteWhenFull(record.payload.size());
 }
@@ -361,16 +329,46 @@ Status RunImportImpl::AddMerged(const archive::Record& record,
   FS_ASSIGN_OR_RETURN(Attempt * attempt, AttemptOf(record.place.attempt));
   const SourceId id{run_, attempt->number, kMerged, 0};
   if (record.place.process != 0) return Impossible("a merged frame of a process");
-  if (store_.WorldOf(id) <= 1) return Impossible("a merged frame of a world of one rank");
+  if (!HasSeveralRanks(attempt)) return Impossible("a merged frame of a world of one rank");
   FS_RETURN_IF_ERROR(GatherMerged(attempt));
   if (attempt->merged->Contains(frame->step)) {
     ++outcome_.known.merged_frames;
     return OkStatus();
   }
   attempt->merged->Add(frame->step);
+  // It says nothing that its ranks' frames do not say.
+  if (rules_.check_frame && !rules_.check_frame(WholeOf(record.place.attempt, attempt), *frame).ok()) {
+    pending_->marks.push_back(UnmergedKey(id.run, id.attempt, frame->step));
+    return WriteWhenFull(0);
+  }
   ++outcome_.added.merged_frames;
-  PutFrame(FrameKey(id, frame->step, 0), record.payload, id, frame);
+  pending_->merged.push_back({id, record.payload, frame});
   return WriteWhenFull(record.payload.size());
+}
+
+bool RunImportImpl::HasSeveralRanks(Attempt* attempt) const {
+  // A world does not shrink; to ask takes as long as there are processes.
+  if (!attempt->several) attempt->several = store_.WorldOf({run_, attempt->number, 0, 0}) > 1;
+  return attempt->several;
+}
+
+// Ranks may hold different layers, and different heads of one.
+const wire::Hello& RunImportImpl::WholeOf(uint32_t number, Attempt* attempt) const {
+  if (attempt->whole != nullptr) return *attempt->whole;
+  std::map<uint32_t, wire::Layer> layers;
+  for (auto it = processes_.lower_bound({number, 0, 0});
+       it != processes_.end() && it->first.attempt == number; ++it) {
+    for (const wire::Layer& layer : it->second.hello->model.layers) {
+      wire::Layer& all = layers[layer.layer];
+      all.layer = layer.layer;
+      all.query_heads = std::max(all.query_heads, layer.query_heads);
+      all.kv_heads = std::max(all.kv_heads, layer.kv_heads == 0 ? layer.query_heads : layer.kv_heads);
+    }
+  }
+  wire::Hello whole;
+  for (auto& [index, layer] : layers) whole.model.layers.push_back(std::move(layer));
+  attempt->whole = std::make_shared<const wire::Hello>(std::move(whole));
+  return *attempt->whole;
 }
 
 void RunImportImpl::PutFrame(const std::string& key, std::string_view value, const SourceId& id,
@@ -382,35 +380,30 @@ void RunImportImpl::PutFrame(const std::string& key, std::string_view value, con
   pending_->decoded.emplace_back(id, step, seq, std::move(frame));
 }
 
+bool RunImportImpl::IsNew(Process* process, uint64_t seq, uint64_t Process::*here,
+                          uint64_t Counts::*counter) {
+  const bool known = process->others.Contains(seq);
+  Counts& counts = known ? outcome_.known : outcome_.added;
+  ++(counts.*counter);
+  if (known) return false;
+  process->others.Add(seq);
+  ++(process->*here);
+  return true;
+}
+
 Status RunImportImpl::AddEvent(const archive::Record& record) {
   const Result<wire::Event> event = wire::DecodeEvent(record.payload);
   if (!event.ok()) return Impossible("an event that cannot be read: " + event.status().message());
-  FS_RETURN_IF_ERROR(wire::CheckSeq(event->seq));
-  FS_ASSIGN_OR_RETURN(Process * process, Of(record.place));
-  if (process->others.Contains(event->seq)) {
-    ++outcome_.known.events;
-    return OkStatus();
-  }
-  process->others.Add(event->seq);
-  ++process->events;
-  ++process->added;
-  ++outcome_.added.events;
+  FS_ASSIGN_OR_RETURN(Process * process, Of(record.place, event->seq));
+  if (!IsNew(process, event->seq, &Process::events, &Counts::events)) return OkStatus();
   pending_->batch.Put(EventKey(process->id, event->step, event->seq), record.payload);
   return WriteWhenFull(record.payload.size());
 }
 
 Status RunImportImpl::AddQuarantined(const archive::Record& record) {
-  FS_RETURN_IF_ERROR(wire::CheckSeq(record.seq));
   if (record.type == 0 || record.type > wire::kLastRecordType) return Impossible("a record of no type");
-  FS_ASSIGN_OR_RETURN(Process * process, Of(record.place));
-  if (process->others.Contains(record.seq)) {
-    ++outcome_.known.quarantined;
-    return OkStatus();
-  }
-  process->others.Add(record.seq);
-  ++process->quarantined;
-  ++process->added;
-  ++outcome_.added.quarantined;
+  FS_ASSIGN_OR_RETURN(Process * process, Of(record.place, record.seq));
+  if (!IsNew(process, record.seq, &Process::quarantined, &Counts::quarantined)) return OkStatus();
   pending_->batch.Put(
       QuarantineKey(process->id, record.seq),
       QuarantineValue(static_cast<wire::RecordType>(record.type), record.reason, record.payload));
@@ -418,8 +411,8 @@ Status RunImportImpl::AddQuarantined(const archive::Record& record) {
 }
 
 Status RunImportImpl::AddMark(const archive::Unmerged& mark) {
-  FS_ASSIGN_OR_RETURN(const Attempt* attempt, AttemptOf(mark.attempt));
-  if (store_.WorldOf({run_, attempt->number, 0, 0}) <= 1) return OkStatus();
+  FS_ASSIGN_OR_RETURN(Attempt * attempt, AttemptOf(mark.attempt));
+  if (!HasSeveralRanks(attempt)) return OkStatus();
   pending_->marks.push_back(UnmergedKey(run_, attempt->number, mark.step));
   return WriteWhenFull(0);
 }
@@ -455,9 +448,10 @@ SourceInfo RunImportImpl::Settled(const Process& process, const SourceInfo& here
   out.durable_seq = std::max(here.durable_seq, told.durable_seq);
   out.last_unix_ns = std::max(here.last_unix_ns, told.last_unix_ns);
   out.last_sent_unix_ns = std::max(here.last_sent_unix_ns, told.last_sent_unix_ns);
-  if (told.first_step)
-    out.first_step = std::min(here.first_step.value_or(*told.first_step), *told.first_step);
-  if (told.last_step) out.last_step = std::max(here.last_step.value_or(*told.last_step), *told.last_step);
+  if (process.first_step)
+    out.first_step = std::min(here.first_step.value_or(*process.first_step), *process.first_step);
+  if (process.last_step)
+    out.last_step = std::max(here.last_step.value_or(*process.last_step), *process.last_step);
   if (!here.goodbye) out.goodbye = told.goodbye;
   if (process.fresh) {
     // As the archive counts, and what came to this server meanwhile.
@@ -484,30 +478,39 @@ SourceInfo RunImportImpl::Settled(const Process& process, const SourceInfo& here
 }
 
 Status RunImportImpl::AddCounters(const archive::Counters& counters) {
-  SourceInfo told;
-  FS_RETURN_IF_ERROR(DecodeCounters(counters.counters, &told));
-  FS_ASSIGN_OR_RETURN(const Process* process, Of(counters.place));
-  if (told.durable_seq > wire::kMaxSeq) return Impossible("a durable number above 2^63 - 1");
-  FS_RETURN_IF_ERROR(Write());  // what is counted comes first
-  std::lock_guard write(store_.write_mutex_);
-  FS_RETURN_IF_ERROR(StillThere());
-  const SourceInfo* here = store_.registry_.FindSource(process->id);  // nobody writes to it beside us
-  if (here == nullptr) return Impossible("of a process that is gone");
-  SourceInfo settled = Settled(*process, *here, told);
-  if (EncodeCounters(settled) == EncodeCounters(*here)) return OkStatus();
-  Batch batch;
-  batch.Put(SourceKey(Table::kCounters, process->id), EncodeCounters(settled));
-  FS_RETURN_IF_ERROR(store_.db_->Write(batch, true));
-  std::unique_lock lock(store_.registry_mutex_);
-  *store_.registry_.FindSource(process->id) = std::move(settled);
-  return OkStatus();
+  Settling settling;
+  FS_RETURN_IF_ERROR(ReadCounters(counters.counters, &settling.told));
+  FS_ASSIGN_OR_RETURN(settling.process, Of(counters.place));
+  const uint64_t told = settling.told.durable_seq, declared = settling.process->durable;
+  if (told > declared)
+    return Impossible("counters with the durable number " + std::to_string(told) +
+                      ", of a process whose durable number is " + std::to_string(declared));
+  pending_->settling.push_back(std::move(settling));
+  return pending_->settling.size() < kMostSettling ? OkStatus() : Write();
+}
+
+// The counters of processes whose frames are there, or will be with this batch. With the write mutex.
+Result<std::vector<SourceInfo>> RunImportImpl::Settle(Batch* batch) const {
+  std::vector<SourceInfo> changed;
+  for (const Settling& settling : pending_->settling) {
+    const SourceInfo* here = store_.registry_.FindSource(settling.process->id);
+    if (here == nullptr) return Gone();
+    SourceInfo settled = Settled(*settling.process, *here, settling.told);
+    const std::string value = EncodeCounters(settled);
+    if (value == EncodeCounters(*here)) continue;
+    batch->Put(SourceKey(Table::kCounters, settled.id), value);
+    changed.push_back(std::move(settled));
+  }
+  return changed;
 }
 
 // --- writing
 
-// With the first that is written: the run is here in part from then on, until the end.
-void RunImportImpl::MarkBegun(Batch* batch) {
-  if (!std::exchange(begun_, true)) batch->Put(BegunKey(begin_.run), std::to_string(now_unix_ns_));
+// With the first that is written, then true: the run is here in part from then on, until the end.
+bool RunImportImpl::MarkBegun(Batch* batch) {
+  if (std::exchange(begun_, true)) return false;
+  batch->Put(BegunKey(begin_.run), std::to_string(now_unix_ns_));
+  return true;
 }
 
 Status RunImportImpl::WriteWhenFull(size_t bytes) {
@@ -516,19 +519,37 @@ Status RunImportImpl::WriteWhenFull(size_t bytes) {
 }
 
 Status RunImportImpl::Write() {
-  if (pending_->bytes == 0) return OkStatus();
-  const StoreOptions& options = store_.options_;
-  if (store_.sealer_ != nullptr &&
-      store_.most_open_ >= kGroupsBehindImport * options.seal_steps + options.keep_open_steps)
-    store_.sealer_->WaitUntilIdle(kWaitForImport);
+  if (pending_->bytes == 0 && pending_->settling.empty()) return OkStatus();
+  store_.WaitForSealer();
   std::lock_guard write(store_.write_mutex_);
   FS_RETURN_IF_ERROR(StillThere());
+  FS_ASSIGN_OR_RETURN(std::vector<SourceInfo> settled, Settle(&pending_->batch));
+  if (pending_->bytes == 0 && settled.empty()) {
+    pending_->settling.clear();
+    return OkStatus();
+  }
   store_.most_open_ = 0;
   MarkBegun(&pending_->batch);
+  for (Merged& merged : pending_->merged) {
+    const int64_t step = merged.frame->step;
+    if (!merged_meanwhile_[merged.id.attempt].Contains(step)) {
+      PutFrame(FrameKey(merged.id, step, 0), merged.payload, merged.id, std::move(merged.frame));
+      continue;
+    }
+    // Merged here of what had come until then: neither that nor the archive's may be the whole.
+    --outcome_.added.merged_frames;
+    ++outcome_.known.merged_frames;
+    pending_->marks.push_back(UnmergedKey(merged.id.run, merged.id.attempt, step));
+  }
+  pending_->merged.clear();
   for (const std::string& mark : pending_->marks) pending_->batch.Put(mark, {});
   for (const auto& [source, step] : pending_->frames) store_.WillAppend(source, step);
   for (const FramesOf& source : pending_->kept) store_.layouts_.WillKeep(source);
   FS_RETURN_IF_ERROR(store_.db_->Write(pending_->batch, true));
+  {
+    std::unique_lock lock(store_.registry_mutex_);
+    for (SourceInfo& source : settled) *store_.registry_.FindSource(source.id) = std::move(source);
+  }
   for (const std::string& mark : pending_->marks) store_.marks_[mark] = store_.stamp_ + 1;
   ++store_.stamp_;
   if (store_.sealer_ != nullptr) {

@@ -1,6 +1,6 @@
 #include "store_impl.h"
 
-#include "group_reader.h"
+#include "frames_here.h"
 #include "keys.h"
 
 namespace foreshock::store {
@@ -25,6 +25,15 @@ void StoreImpl::Start() {
                                             .full = [this](const FramesOf& source) { SealFull(source); },
                                             .tick = [this] { Tick(); }},
                                options_.tick);
+}
+
+// Frames that are far ahead of the sealer would be written to table files, and again without them: to wait a
+// moment costs less. An ailing sealer is idle.
+void StoreImpl::WaitForSealer() {
+  constexpr uint64_t kGroupsBehind = 3;
+  constexpr std::chrono::milliseconds kAtMost{100};
+  if (sealer_ != nullptr && most_open_ >= kGroupsBehind * options_.seal_steps + options_.keep_open_steps)
+    sealer_->WaitUntilIdle(kAtMost);
 }
 
 StoreImpl::~StoreImpl() {
@@ -118,24 +127,11 @@ Status StoreImpl::MarkOldSteps(const SourceId& source, Batch* batch) {
   }
   const FramesOf frames{source.run, source.attempt, 0};
   FS_ASSIGN_OR_RETURN(const Layouts::Look look, layouts_.See(frames));
-  const auto mark = [&](int64_t step) {
-    const std::string key = UnmergedKey(source.run, source.attempt, step);
+  return EachFrameHere(look, frames, [&](const FrameHere& frame) {
+    const std::string key = UnmergedKey(source.run, source.attempt, frame.step);
     batch->Put(key, {});
     marks_[key] = stamp_;
-  };
-  for (const SealedGroup& group : *look.groups) {
-    FS_ASSIGN_OR_RETURN(const GroupReader reader, GroupReader::Open(look.view, frames, group));
-    for (const int64_t step : reader.rows().steps) mark(step);
-  }
-  const auto scan = [&](Table table, auto parse) {
-    return look.view.Scan(SourcePrefix(table, source.run, source.attempt, 0), {},
-                          [&](std::string_view key, std::string_view) {
-                            if (const auto parts = parse(key)) mark(parts->step);
-                            return true;
-                          });
-  };
-  FS_RETURN_IF_ERROR(scan(Table::kKept, ParseKeptKey));
-  return scan(Table::kFrame, ParseFrameKey);
+  });
 }
 
 Origin StoreImpl::OriginOf(const SourceId& id) const {

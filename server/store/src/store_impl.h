@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <shared_mutex>
+#include <vector>
 
 #include "database.h"
 #include "foreshock/server/store/store.h"
@@ -21,6 +22,8 @@
 
 namespace foreshock::store {
 
+class RunImportImpl;
+
 class StoreImpl final : public Store {
  public:
   StoreImpl(std::unique_ptr<Database> database, const StoreOptions& options)
@@ -34,6 +37,7 @@ class StoreImpl final : public Store {
   Result<SourceInfo> OpenSource(const wire::Hello& hello, int64_t now_unix_ns) override;
   Result<std::vector<AppendOutcome>> AppendRecords(std::span<const Append> records) override;
   Status PutMergedFrames(std::span<const Merged> frames) override;
+  Status PutNothingMerged(const SourceId& attempt, int64_t step, uint64_t as_of) override;
   uint64_t Stamp() const override { return stamp_; }
   Status DeleteRun(const std::string& run, const std::function<bool(const RunInfo&)>& only_if) override;
 
@@ -53,7 +57,7 @@ class StoreImpl final : public Store {
                                               int64_t from_step, int64_t to_step) const override;
   Result<std::vector<QuarantinedRecord>> ReadQuarantine(const std::string& run, size_t limit) const override;
 
-  Status ExportRun(const std::string& run,
+  Status ExportRun(const std::string& run, int64_t now_unix_ns,
                    const std::function<Status(archive::Entry entry)>& each) const override;
   Result<std::unique_ptr<RunImport>> StartImport(const archive::Begin& begin, int64_t now_unix_ns,
                                                  ImportRules rules) override;
@@ -91,6 +95,7 @@ class StoreImpl final : public Store {
     uint32_t run = 0, attempt = 0, rank = 0;
   };
 
+  void WaitForSealer();
   AppendOutcome Plan(const Append& record, Pending* pending);
   void PlanGood(const Append& record, SourceInfo* source, Pending* pending);
   void Publish(std::span<const Append> records, const std::vector<AppendOutcome>& outcomes);
@@ -135,9 +140,10 @@ class StoreImpl final : public Store {
   RecentFrames recent_;
   std::mutex seal_mutex_;                  // one group at a time
   Batch seal_batch_;                       // guarded by seal_mutex_: its memory is used again
-  std::mutex write_mutex_;                 // one writer at a time
+  mutable std::mutex write_mutex_;         // one writer at a time
   Batch append_batch_;                     // guarded by write_mutex_, likewise
   std::map<std::string, uint64_t> marks_;  // guarded by write_mutex_: key of kUnmerged -> stamp
+  std::vector<RunImportImpl*> imports_;    // guarded by write_mutex_: that are under way
   std::atomic<uint64_t> stamp_{1};
   std::atomic<uint64_t> most_open_{0};  // frames of a source, in the last write
   std::atomic<uint64_t> records_{0};

@@ -3,23 +3,34 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
 #include <map>
 #include <random>
-#include <set>
+#include <span>
 #include <tuple>
+#include <utility>
+#include <variant>
 
 #include "foreshock/archive/entry.h"
 #include "foreshock/server/store/check.h"
 #include "foreshock/server/store/store.h"
+#include "registry.h"
+#include "run_archive_support.h"
 #include "store_test_support.h"
 
 namespace foreshock::store {
 namespace {
 
+using test::AllFrames;
+using test::AllSources;
+using test::BeginOf;
+using test::Everything;
+using test::Exported;
 using test::Folder;
 using test::HeadSeries;
+using test::HeadsFrame;
 using test::HelloOf;
+using test::Import;
 using test::Records;
 
 std::unique_ptr<Store> OpenAt(const Folder& folder, uint32_t seal_steps = 64) {
@@ -29,92 +40,6 @@ std::unique_ptr<Store> OpenAt(const Folder& folder, uint32_t seal_steps = 64) {
   auto store = Store::Open(options);
   EXPECT_TRUE(store.ok()) << store.status().ToString();
   return std::move(store).value();
-}
-
-wire::Frame HeadsFrame(int64_t step, uint32_t seed) {
-  std::mt19937 random(seed + static_cast<uint32_t>(step));
-  wire::Frame frame;
-  frame.step = step;
-  frame.time_unix_ns = static_cast<uint64_t>(step) * 1000;
-  for (uint32_t layer = 0; layer < 2; ++layer) {
-    std::vector<float> values;
-    for (int head = 0; head < 4; ++head) {
-      const uint32_t bits = random();  // NaN and infinities with their payloads among them
-      float value = 0;
-      std::memcpy(&value, &bits, sizeof value);
-      values.push_back(value);
-    }
-    frame.series.push_back(HeadSeries(kLogitMax, layer, values));
-  }
-  return frame;
-}
-
-std::vector<archive::Entry> Exported(const Store& store, const std::string& run) {
-  std::vector<archive::Entry> entries;
-  const Status status = store.ExportRun(run, [&](archive::Entry entry) {
-    entries.push_back(std::move(entry));
-    return OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status.ToString();
-  return entries;
-}
-
-archive::Begin BeginOf(const std::string& run) { return {run, 11, 12, "test"}; }
-
-Result<RunImport::Outcome> Import(Store& store, const std::string& run,
-                                  const std::vector<archive::Entry>& entries, size_t most = SIZE_MAX) {
-  FS_ASSIGN_OR_RETURN(auto import, store.StartImport(BeginOf(run), 13));
-  for (size_t i = 0; i < std::min(most, entries.size()); ++i) FS_RETURN_IF_ERROR(import->Add(entries[i]));
-  if (most < entries.size()) return Status(Code::kUnavailable, "broken off");
-  return import->Finish();
-}
-
-// Every frame as it is stored, of each rank and merged, by attempt, rank, incarnation and number.
-using Everything = std::map<std::tuple<std::string, uint32_t, uint32_t, int64_t, uint64_t>, std::string>;
-Everything AllFrames(const Store& store, const std::string& run) {
-  Everything all;
-  const auto info = store.GetRun(run);
-  EXPECT_TRUE(info.ok());
-  for (const AttemptInfo& attempt : info->attempts) {
-    std::set<uint32_t> ranks = {kMerged};
-    for (const SourceInfo& source : attempt.sources) ranks.insert(source.id.rank);
-    for (const uint32_t rank : ranks) {
-      FrameQuery query{.run = run, .attempt = attempt.attempt, .rank = rank};
-      query.every_incarnation = true;
-      EXPECT_TRUE(
-          store
-              .ReadFrames(
-                  query,
-                  [&](StoredFrame stored) {
-                    all[{attempt.attempt, rank, stored.incarnation, stored.frame.step, stored.frame.seq}] =
-                        wire::Encode(stored.frame);
-                    return true;
-                  })
-              .ok());
-    }
-  }
-  return all;
-}
-
-// What is counted of every process.
-std::vector<std::string> AllSources(const Store& store, const std::string& run) {
-  std::vector<std::string> all;
-  const auto info = store.GetRun(run);
-  for (const AttemptInfo& attempt : info->attempts) {
-    all.push_back(attempt.attempt + " " + std::to_string(attempt.number) + " " +
-                  std::to_string(attempt.first_unix_ns));
-    for (const SourceInfo& s : attempt.sources) {
-      std::string line = wire::Encode(*s.hello);
-      for (const uint64_t number :
-           {s.durable_seq, s.frames, s.events, s.duplicates, s.dropped, s.gaps, s.quarantined})
-        line += " " + std::to_string(number);
-      line += " " + std::to_string(s.clock_skew_ns) + " " + std::to_string(s.first_unix_ns) + " " +
-              std::to_string(s.last_unix_ns) + " " + std::to_string(s.last_step.value_or(-1)) +
-              (s.goodbye ? wire::Encode(*s.goodbye) : "");
-      all.push_back(std::move(line));
-    }
-  }
-  return all;
 }
 
 class RunArchive : public testing::Test {
@@ -342,9 +267,9 @@ TEST_F(RunArchive, WhatNoServerCanHaveHadIsRefused) {
     for (archive::Entry& entry : entries) change(entry);
     const Folder folder;
     const auto store = OpenAt(folder);
-    const Code code = Import(*store, "gpt", entries).status().code();
+    const Code outcome = Import(*store, "gpt", entries).status().code();
     for (const RunInfo& run : store->ListRuns()) EXPECT_FALSE(run.attempts.empty());
-    return code;
+    return outcome;
   };
   EXPECT_EQ(code([](archive::Entry&) {}), Code::kOk);
   EXPECT_EQ(code([](archive::Entry& e) {
@@ -375,8 +300,9 @@ TEST_F(RunArchive, WhatNoServerCanHaveHadIsRefused) {
   EXPECT_EQ(Import(*b_, "/gpt", good).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(Import(*b_, "empty", {}).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(b_->CountRuns(), 0u);
-  EXPECT_EQ(a_->ExportRun("nobody", [](archive::Entry) { return OkStatus(); }).code(), Code::kNotFound);
-  EXPECT_EQ(a_->ExportRun("gpt", [](archive::Entry) { return Status(Code::kIo, "full"); }).code(), Code::kIo);
+  EXPECT_EQ(a_->ExportRun("nobody", 1, [](archive::Entry) { return OkStatus(); }).code(), Code::kNotFound);
+  EXPECT_EQ(a_->ExportRun("gpt", 1, [](archive::Entry) { return Status(Code::kIo, "full"); }).code(),
+            Code::kIo);
 }
 
 TEST_F(RunArchive, IsMarkedUntilItIsWhole) {
@@ -413,7 +339,9 @@ TEST_F(RunArchive, FramesThatDoNotFitAreQuarantined) {
     return frame.step < 20 ? OkStatus() : Status(Code::kInvalidArgument, "too far");
   };
   for (int i = 0; i < 2; ++i) {
-    auto import = *b_->StartImport(BeginOf("gpt"), 1, {check, nullptr});
+    Store::ImportRules rules;
+    rules.check_frame = check;
+    auto import = *b_->StartImport(BeginOf("gpt"), 1, std::move(rules));
     for (const archive::Entry& entry : entries) ASSERT_TRUE(import->Add(entry).ok());
     const auto outcome = import->Finish();
     ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
@@ -471,6 +399,282 @@ TEST_F(RunArchive, DeletedWhileItIsImported) {
   ASSERT_TRUE(b_->DeleteRun("gpt").ok());
   EXPECT_EQ(import->Finish().status().code(), Code::kNotFound);
   EXPECT_EQ(b_->CountRuns(), 0u);
+}
+
+// As a sender does that goes on while its run is moved: the record is told to both servers.
+void Send(Store& store, const test::HelloFields& fields, int64_t from, int64_t to) {
+  auto hello = HelloOf("gpt", fields);
+  const auto source = store.OpenSource(hello, 300);
+  ASSERT_TRUE(source.ok());
+  Records records(source->id, static_cast<uint64_t>(from + 1));
+  for (int64_t step = from; step < to; ++step) records.Frame(HeadsFrame(step, fields.rank));
+  ASSERT_TRUE(store.AppendRecords(records.list).ok());
+}
+
+// Every number of a process once, however often its step was written.
+void ExpectOnce(const Store& store, uint64_t from, uint64_t to) {
+  std::vector<uint64_t> seqs;
+  for (const archive::Entry& entry : Exported(store, "gpt")) {
+    const auto* record = std::get_if<archive::Record>(&entry);
+    const bool frame = record != nullptr && record->kind == archive::RecordKind::kFrame;
+    if (frame && record->place.rank != archive::kMergedRank)
+      seqs.push_back(wire::DecodeFrame(record->payload)->seq);
+  }
+  std::sort(seqs.begin(), seqs.end());
+  std::vector<uint64_t> expected;
+  for (uint64_t seq = from; seq <= to; ++seq) expected.push_back(seq);
+  EXPECT_EQ(seqs, expected);
+}
+
+// The export is of one moment: what comes while it is read is left to the next one. So no number can come
+// from the archive and from a sender that went on here.
+TEST_F(RunArchive, AnArchiveHasNothingAboveItsDurableNumbers) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 100);
+  bool more = true;
+  std::vector<archive::Entry> entries;
+  const auto each = [&](archive::Entry entry) {
+    if (std::holds_alternative<archive::Process>(entry) && std::exchange(more, false)) {
+      Steps(*a_, id, 100, 200);
+      Put(*a_, std::move(Records(id, 201).Event(199)));
+      EXPECT_TRUE(a_->Settle().ok());
+    }
+    entries.push_back(std::move(entry));
+    return OkStatus();
+  };
+  ASSERT_TRUE(a_->ExportRun("gpt", 3'000, each).ok());
+  auto import = *b_->StartImport(BeginOf("gpt"), 13);
+  for (const archive::Entry& entry : entries) {
+    ASSERT_TRUE(import->Add(entry).ok());
+    if (!std::holds_alternative<archive::Process>(entry)) continue;
+    Send(*b_, {}, 100, 200);  // it is told 100
+    ASSERT_TRUE(b_->Settle().ok());
+  }
+  ASSERT_TRUE(import->Finish().ok());
+  ASSERT_TRUE(b_->Settle().ok());
+  ExpectOnce(*b_, 1, 200);
+  const SourceInfo source = b_->GetRun("gpt")->newest().sources[0];
+  EXPECT_EQ(source.durable_seq, 200u);
+  EXPECT_EQ(source.frames, 200u);
+  EXPECT_EQ(source.gaps + source.duplicates, 0u);
+  // The next one brings the event alone.
+  const auto next = Import(*b_, "gpt", Exported(*a_, "gpt"));
+  ASSERT_TRUE(next.ok());
+  EXPECT_EQ(next->added.frames, 0u);
+  EXPECT_EQ(next->added.events, 1u);
+  ExpectOnce(*b_, 1, 200);
+  // Numbers that nobody exports are refused.
+  for (archive::Entry& entry : entries) {
+    auto* process = std::get_if<archive::Process>(&entry);
+    if (process != nullptr) process->counters.clear();
+  }
+  const Folder folder;
+  EXPECT_EQ(Import(*OpenAt(folder), "gpt", entries).status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(RunArchive, WhatComesWhileItsProcessIsImportedIsStoredOnce) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 50);
+  ASSERT_TRUE(Import(*b_, "gpt", Exported(*a_, "gpt")).ok());
+  Steps(*a_, id, 50, 200);
+  auto import = *b_->StartImport(BeginOf("gpt"), 13);
+  bool sent = false;
+  for (const archive::Entry& entry : Exported(*a_, "gpt")) {
+    ASSERT_TRUE(import->Add(entry).ok());
+    if (!std::holds_alternative<archive::Record>(entry) || std::exchange(sent, true)) continue;
+    Send(*b_, {}, 50, 150);  // which has them still, and is told that they need not come
+    ASSERT_TRUE(b_->Settle().ok());
+  }
+  ASSERT_TRUE(import->Finish().ok());
+  Send(*b_, {}, 200, 230);
+  ASSERT_TRUE(b_->Settle().ok());
+  ExpectOnce(*b_, 1, 230);
+  const SourceInfo source = b_->GetRun("gpt")->newest().sources[0];
+  EXPECT_EQ(source.frames, 230u);
+  EXPECT_EQ(source.gaps, 0u);
+  EXPECT_EQ(source.duplicates, 100u);
+}
+
+constexpr int64_t kMinuteNs = 60'000'000'000;
+
+// A step of rank 0 in several parts, behind 30 others.
+class RunArchiveOfParts : public RunArchive {
+ protected:
+  RunArchiveOfParts() : id_(Say(*a_, {})), parts_(id_, 31) {
+    Steps(*a_, id_, 0, 30);
+    wire::Frame large = HeadsFrame(30, 0);
+    for (uint32_t layer = 2; layer < 40; ++layer)
+      large.series.push_back(HeadSeries(kLogitMax, layer, {1, 2, 3, 4}));
+    parts_.Split(large, 1000);
+    EXPECT_GT(parts_.list.size(), 2u);
+    PutParts(*a_, 0, 2);
+  }
+  void PutParts(Store& store, size_t from, size_t to) {
+    EXPECT_TRUE(store.AppendRecords(std::span(parts_.list).subspan(from, to - from)).ok());
+  }
+  // The archive of an export in whose midst the other parts come, and then the sealer.
+  Result<std::vector<archive::Entry>> ExportedWhileTheRestComes(int64_t now_unix_ns) {
+    bool more = true;
+    std::vector<archive::Entry> entries;
+    FS_RETURN_IF_ERROR(a_->ExportRun("gpt", now_unix_ns, [&](archive::Entry entry) {
+      if (std::holds_alternative<archive::Process>(entry) && std::exchange(more, false)) {
+        PutParts(*a_, 2, parts_.list.size());
+        Records later(id_, parts_.list.back().head.seq + 1);
+        for (int64_t step = 31; step < 90; ++step) later.Frame(HeadsFrame(step, 0));
+        Put(*a_, std::move(later));
+        EXPECT_TRUE(a_->Settle().ok());
+      }
+      entries.push_back(std::move(entry));
+      return OkStatus();
+    }));
+    return entries;
+  }
+
+  const SourceId id_;
+  Records parts_;
+};
+
+TEST_F(RunArchiveOfParts, AFrameOfWhichPartsAreToComeIsLeftToTheNextArchive) {
+  const auto entries = ExportedWhileTheRestComes(3'000);
+  ASSERT_TRUE(entries.ok()) << entries.status().ToString();
+  ASSERT_TRUE(Import(*b_, "gpt", *entries).ok());
+  const auto there = b_->OpenSource(HelloOf("gpt"), 300);
+  EXPECT_EQ(there->durable_seq, 30u);
+  EXPECT_EQ(there->frames, 30u);
+  PutParts(*b_, 0, parts_.list.size());
+  ASSERT_TRUE(Import(*b_, "gpt", Exported(*a_, "gpt")).ok());
+  ASSERT_TRUE(b_->Settle().ok());
+  EXPECT_EQ(AllFrames(*a_, "gpt"), AllFrames(*b_, "gpt"));
+}
+
+// A process that died between two parts: what came of the frame is all there is.
+TEST_F(RunArchiveOfParts, OneThatWillNotBeFinishedIsGivenAsItIs) {
+  std::vector<archive::Entry> entries;
+  ASSERT_TRUE(a_->ExportRun("gpt", 3'000 + kMinuteNs, [&](archive::Entry entry) {
+                  entries.push_back(std::move(entry));
+                  return OkStatus();
+                }).ok());
+  ASSERT_TRUE(Import(*b_, "gpt", entries).ok());
+  ExpectSame();
+  EXPECT_EQ(b_->GetRun("gpt")->newest().sources[0].durable_seq, 32u);
+  // And should it finish the frame after all, just then, there is no number to be told.
+  EXPECT_EQ(ExportedWhileTheRestComes(3'000 + kMinuteNs).status().code(), Code::kUnavailable);
+}
+
+// Merged here of one rank, while the archive's step of both is on its way.
+TEST_F(RunArchive, AStepThatIsMergedHereMeanwhileIsMergedAnew) {
+  const SourceId first = Say(*a_, {.world_size = 2, .incarnation = 1});
+  const SourceId second = Say(*a_, {.rank = 1, .world_size = 2, .incarnation = 2});
+  Steps(*a_, first, 0, 40);
+  Steps(*a_, second, 0, 40);
+  Merge(*a_, first, 0, 40);
+  auto import = *b_->StartImport(BeginOf("gpt"), 13);
+  bool merged = false;
+  for (const archive::Entry& entry : Exported(*a_, "gpt")) {
+    const auto* record = std::get_if<archive::Record>(&entry);
+    if (record != nullptr && !std::exchange(merged, true)) {
+      const auto here = std::make_shared<const wire::Frame>(HeadsFrame(7, 5));
+      ASSERT_TRUE(b_->PutMerged(b_->GetRun("gpt")->newest().sources[0].id, here, false, b_->Stamp()).ok());
+    }
+    ASSERT_TRUE(import->Add(entry).ok());
+  }
+  const auto outcome = import->Finish();
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->added.merged_frames, 39u);
+  EXPECT_EQ(outcome->known.merged_frames, 1u);
+  const auto left = *b_->UnmergedSteps();
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].step, 7);
+}
+
+TEST_F(RunArchive, AMergedFrameThatDoesNotFitIsMergedAnew) {
+  const SourceId first = Say(*a_, {.world_size = 2, .incarnation = 1});
+  const SourceId second = Say(*a_, {.rank = 1, .world_size = 2, .incarnation = 2});
+  Steps(*a_, first, 0, 40);
+  Steps(*a_, second, 0, 40);
+  Merge(*a_, first, 0, 40);
+  Store::ImportRules rules;
+  rules.check_frame = [](const wire::Hello&, const wire::Frame& frame) {
+    return frame.seq > 0 || frame.step < 38 ? OkStatus() : Status(Code::kInvalidArgument, "strange");
+  };
+  auto import = *b_->StartImport(BeginOf("gpt"), 13, rules);
+  for (const archive::Entry& entry : Exported(*a_, "gpt")) ASSERT_TRUE(import->Add(entry).ok());
+  EXPECT_EQ(import->Finish()->added.merged_frames, 38u);
+  const auto left = *b_->UnmergedSteps();
+  ASSERT_EQ(left.size(), 2u);
+  EXPECT_EQ(left[0].step, 38);
+}
+
+TEST_F(RunArchive, CountersAreNotBelievedWhatOthersCannotCalculateWith) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 5, 30);
+  SourceInfo liar = *a_->GetSource(id);
+  liar.first_step = std::numeric_limits<int64_t>::min();
+  liar.last_step = std::numeric_limits<int64_t>::max();
+  liar.first_unix_ns = liar.last_unix_ns = std::numeric_limits<int64_t>::max();
+  auto entries = Exported(*a_, "gpt");
+  for (archive::Entry& entry : entries) {
+    if (auto* process = std::get_if<archive::Process>(&entry)) {
+      process->counters = EncodeCounters(liar);
+      process->first_unix_ns = std::numeric_limits<int64_t>::min();
+    }
+    if (auto* counters = std::get_if<archive::Counters>(&entry)) counters->counters = EncodeCounters(liar);
+  }
+  Store::ImportRules rules;
+  rules.first_step = 0;
+  rules.last_step = 1000;
+  auto import = *b_->StartImport(BeginOf("gpt"), 13, rules);
+  for (const archive::Entry& entry : entries) ASSERT_TRUE(import->Add(entry).ok());
+  ASSERT_TRUE(import->Finish().ok());
+  const SourceInfo source = b_->GetRun("gpt")->newest().sources[0];
+  EXPECT_EQ(source.first_step, 5);
+  EXPECT_EQ(source.last_step, 29);
+  EXPECT_EQ(source.first_unix_ns, 0);
+  EXPECT_LE(source.last_unix_ns, 13 + 86'400 * int64_t{1'000'000'000});
+}
+
+TEST_F(RunArchive, WhatStandsTwiceIsRefused) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 3);
+  const auto entries = Exported(*a_, "gpt");
+  const auto with = [&](auto change) {
+    const Folder folder;
+    const auto store = OpenAt(folder);
+    auto import = *store->StartImport(BeginOf("gpt"), 13);
+    Status status;
+    for (const archive::Entry& entry : entries) {
+      if (status.ok()) status = import->Add(entry);
+      archive::Entry again = entry;
+      if (status.ok() && change(again)) status = import->Add(again);
+    }
+    return status.code();
+  };
+  EXPECT_EQ(with([](archive::Entry&) { return false; }), Code::kOk);
+  EXPECT_EQ(with([](archive::Entry& entry) {
+              auto* attempt = std::get_if<archive::Attempt>(&entry);
+              if (attempt != nullptr) attempt->number = 9;
+              return attempt != nullptr;
+            }),
+            Code::kInvalidArgument);
+  EXPECT_EQ(with([](archive::Entry& entry) {
+              auto* process = std::get_if<archive::Process>(&entry);
+              if (process != nullptr) process->place.process = 9;
+              return process != nullptr;
+            }),
+            Code::kInvalidArgument);
+}
+
+// Many processes are not as many synced writes.
+TEST_F(RunArchive, ProcessesAreWrittenTogether) {
+  for (uint64_t incarnation = 1; incarnation <= 300; ++incarnation) {
+    const SourceId id = Say(*a_, {.incarnation = incarnation});
+    Put(*a_, std::move(Records(id).Frame(HeadsFrame(static_cast<int64_t>(incarnation), 0))));
+  }
+  const auto entries = Exported(*a_, "gpt");
+  const uint64_t before = b_->stats().synced_writes;
+  ASSERT_TRUE(Import(*b_, "gpt", entries).ok());
+  EXPECT_LT(b_->stats().synced_writes - before, 10u);
+  ExpectSame();
 }
 
 class Hears final : public Observer {

@@ -61,8 +61,8 @@ struct Note {
   std::string kind, key, value;
   bool of_run = true;  // false: of the server, about this run
 };
-// What the server had counted of a process when its last record was read: the fields of a `C` value in
-// docs/formats/store.md. Comes behind all frames of its rank.
+// What the server had counted of a process in the moment that the archive is of: the fields of a `C` value in
+// docs/formats/store.md. Comes behind all frames of its rank. An archive has no record above its durable_seq.
 struct Counters {
   Place place;
   std::string counters;

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "foreshock/archive/bounds.h"
 #include "foreshock/archive/entry.h"
 #include "foreshock/base/result.h"
 
@@ -20,6 +21,7 @@ bool LooksLikeArchive(std::string_view bytes);
 //   kInvalidArgument    no archive at all
 //   kUnimplemented      of a later version, or with an entry that it must not skip
 //   kDataLoss           damaged, torn or in disorder; the message names the byte
+//   kResourceExhausted  names more than an archive may (Bounds), likewise
 class Reader {
  public:
   using Each = std::function<Status(Entry entry)>;
@@ -50,6 +52,7 @@ class Reader {
   bool begun_ = false, ended_ = false;
   Status status_;
   Counts counts_;
+  Bounds bounds_;
   uint64_t entries_ = 0, skipped_ = 0;
   std::set<uint32_t> attempts_;
   std::set<Place> processes_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "foreshock/archive/bounds.h"
 #include "foreshock/archive/entry.h"
 #include "foreshock/base/result.h"
 
@@ -19,7 +20,8 @@ class Writer {
   // `tag` is any number: a random one tells this archive's records from those of another in the same blocks
   // of a disk.
   Writer(Sink sink, uint32_t tag);
-  // kInvalidArgument for an entry above 64 MiB; else the sink's error, after which nothing more is written.
+  // kInvalidArgument for an entry above 64 MiB, kResourceExhausted above what an archive may name; else the
+  // sink's error, after which nothing more is written.
   Status Add(const Entry& entry);
   // The closing entry, without which an archive counts as torn.
   Status Finish();
@@ -35,6 +37,7 @@ class Writer {
   const uint32_t tag_;
   std::string piece_;
   uint64_t offset_ = 0;  // of what comes next in the archive
+  Bounds bounds_;
   Counts counts_;
 };
 

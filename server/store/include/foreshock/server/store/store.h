@@ -145,6 +145,8 @@ class Store {
     const Merged one{attempt, std::move(frame), amended, as_of};
     return PutMergedFrames({&one, 1});
   }
+  // Of a marked step that no frame is there of: clears its mark, under the same conditions.
+  virtual Status PutNothingMerged(const SourceId& attempt, int64_t step, uint64_t as_of) = 0;
   // Counts the writes of records.
   virtual uint64_t Stamp() const = 0;
   // Everything of a run: frames, events, its key-value entries. Its space is given back soon after, in the
@@ -155,21 +157,26 @@ class Store {
 
   // --- moving runs
 
-  // Everything of a run but what the server's other parts keep of no run: attempts and processes, notes, then
-  // frames, events, quarantined records and marks, beside readers and writers. What comes while it is read
-  // may be left out; then it is not counted either (archive::Counters). An error of `each` is this call's.
-  // kNotFound without such a run, and when it was deleted meanwhile.
-  virtual Status ExportRun(const std::string& run,
+  // Everything of a run but what the server's other parts keep of no run: notes, attempts and processes, then
+  // frames, events, quarantined records and marks, beside readers and writers. Of each process those records
+  // that were durable in one moment at the beginning, as its counters there say, and none that came later: of
+  // a frame whose last parts were still to come none, unless its process has been silent for a minute. An
+  // error of `each` is this call's. kNotFound without such a run, and when it was deleted meanwhile;
+  // kUnavailable when a process that was silent has finished such a frame meanwhile: try again.
+  virtual Status ExportRun(const std::string& run, int64_t now_unix_ns,
                            const std::function<Status(archive::Entry entry)>& each) const = 0;
   // Takes a run in: frames bit for bit and with their numbers, so that a sender who goes on here is told what
   // is there, and what came before is left out when it comes again, by an import or by its sender. What is
   // added is not told record by record: observers hear OnRunImported at the end. kInvalidArgument for a name
   // that no run can have.
   struct ImportRules {
-    // A frame that this refuses is kept as a quarantined record. Null: all are taken.
+    // A frame of a rank that this refuses is kept as a quarantined record; a merged one is left out, and its
+    // step merged anew. Of merged ones the Hello has the layers of all ranks. Null: all are taken.
     std::function<Status(const wire::Hello& hello, const wire::Frame& frame)> check_frame;
     // Whether of two values of one note the second takes the first's place at all events. Null: never.
     std::function<bool(std::string_view kind, const std::string& one, const std::string& other)> supersedes;
+    // Counters that name other steps are not believed.
+    int64_t first_step = kFirstStep, last_step = kLastStep;
   };
   virtual Result<std::unique_ptr<RunImport>> StartImport(const archive::Begin& begin, int64_t now_unix_ns,
                                                          ImportRules rules) = 0;

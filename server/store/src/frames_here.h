@@ -1,0 +1,21 @@
+// Which frames of a source are there, by their numbers, in whatever form they are kept.
+#pragma once
+
+#include <functional>
+
+#include "layout.h"
+
+namespace foreshock::store {
+
+struct FrameHere {
+  uint32_t incarnation = 0;
+  int64_t step = 0;
+  uint64_t seq = 0;
+  bool sealed = false;  // a whole frame, by the number of its first part; else as it came, a part perhaps
+};
+
+// Sealed ones first, each group's by rising step.
+Status EachFrameHere(const Layouts::Look& look, const FramesOf& source,
+                     const std::function<void(const FrameHere&)>& each);
+
+}  // namespace foreshock::store
