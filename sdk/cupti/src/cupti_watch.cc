@@ -158,6 +158,9 @@ class Watch {
     if (handle == nullptr) return "CUPTI is not there: libcupti.so.13 or .12 cannot be loaded";
     if (!calls_.FindAll(handle)) return "this CUPTI lacks calls of the activity interface";
     const auto nothing = [](void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {};
+    // Without one, CUPTI 13.2 asks itself for ever what its own error means, until the stack is full.
+    if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) == nullptr)
+      return "no NVIDIA driver: libcuda.so.1 is not there";
     CUptiResult code = calls_.Subscribe(&subscriber_, nothing, nullptr);
     if (code == CUPTI_ERROR_MAX_LIMIT_REACHED || code == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
       return "another profiler is attached: " + Words(code);

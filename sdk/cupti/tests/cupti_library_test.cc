@@ -45,6 +45,15 @@ TEST(CuptiLibrary, WithoutCuptiItSaysSo) {
   std::filesystem::remove(path);
 }
 
+// CUPTI 13.2 ends the process there.
+TEST(CuptiLibrary, WithoutADriverCuptiIsNotAsked) {
+  if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != nullptr) GTEST_SKIP() << "there is a driver";
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("fs-cupti-" + std::to_string(getpid()) + ".json")).string();
+  EXPECT_NE(ReportOf(FAKE_CUPTI, path).find(R"({"reason":"no NVIDIA driver)"), std::string::npos);
+  std::filesystem::remove(path);
+}
+
 TEST(CuptiLibrary, ADeviceIsWrittenAndNotReplaced) {
   ReportOf("libno-cupti-here.so", "/dev/null");
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));

@@ -3,6 +3,7 @@
 usage: wheel_user.py RECORDING
 """
 
+import ctypes
 import json
 import pathlib
 import sys
@@ -25,4 +26,13 @@ assert (installed / "lib" / "libforeshock.so").exists() and "site-packages" in s
 assert monitor.unwatched == {}, monitor.unwatched
 frames = [d for d in map(json.loads, path.read_text().splitlines()) if "step" in d and "event" not in d]
 assert len(frames) == 12 and frames[10]["logit_max"][1][3] > 0 and frames[10]["wq_sigma1"][0][0] > 0
-print(f"12 steps watched by {installed}")
+kernel_times = installed / "lib" / "libforeshock_cupti.so"
+said = "without kernel times"
+if kernel_times.exists():  # FORESHOCK_CUPTI=1 looks for it there; it measures, or says why it cannot
+    library = ctypes.CDLL(str(kernel_times))
+    reason = ctypes.create_string_buffer(256)
+    measures = library.fs_cupti_start()
+    library.fs_cupti_reason(reason, ctypes.c_size_t(len(reason)))
+    assert measures or reason.value, "kernel times: neither measured nor a reason"
+    said = "kernel times measured" if measures else f"kernel times: {reason.value.decode()}"
+print(f"12 steps watched by {installed}; {said}")
