@@ -1,41 +1,19 @@
-// bench_fleet SERVER_PID HOST:PORT [NODES [SECONDS [RATE...]]]: so many nodes of 8 ranks, eight nodes a run, against a
-// foreshockd that runs already. Each rank sends a step of five scalars, every tenth one with 4 signals of 12 layers of its 8
-// heads as well, RATE times a second; one line for each RATE: what arrived and when, and the server's processor time
-// (of /proc/SERVER_PID) and memory.
-#include <unistd.h>
-
+// bench_fleet SERVER_PID HOST:PORT [NODES [SECONDS [RATE...]]]: so many nodes of 8 ranks, eight nodes a run,
+// against a foreshockd that runs already. Each rank sends a step of five scalars, every tenth one with 4
+// signals of 12 layers of its 8 heads as well, RATE times a second; one line for each RATE: what arrived and
+// when, and the server's processor time (of /proc/SERVER_PID) and memory.
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/process_usage.h"
 #include "node.h"
 
 namespace {
 
 using namespace foreshock::bench;
-
-double CpuSeconds(const std::string& pid) {
-  std::ifstream in("/proc/" + pid + "/stat");
-  std::string text((std::istreambuf_iterator<char>(in)), {});
-  std::istringstream words(text.substr(text.rfind(')') + 2));
-  std::string word;
-  for (int i = 0; i < 11; ++i) words >> word;
-  double user = 0, kernel = 0;
-  words >> user >> kernel;
-  return (user + kernel) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-long MemoryMib(const std::string& pid, const char* field) {
-  std::ifstream in("/proc/" + pid + "/status");
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with(field)) return std::atol(line.c_str() + std::string(field).size() + 1) / 1024;
-  }
-  return 0;
-}
 
 // The upper end of the bucket that holds the given share of all.
 long Percentile(const FleetCounters& counters, const std::vector<uint64_t>& before, double share) {
@@ -49,12 +27,12 @@ long Percentile(const FleetCounters& counters, const std::vector<uint64_t>& befo
 }
 
 void Phase(std::vector<std::unique_ptr<Node>>& nodes, const FleetOptions& options, FleetCounters& counters,
-           const std::string& pid, double rate, double seconds) {
+           pid_t pid, double rate, double seconds) {
   std::vector<uint64_t> latency;
   for (const auto& bucket : counters.latency) latency.push_back(bucket);
   const uint64_t written = counters.written, acknowledged = counters.acknowledged, late = counters.late,
                  broken = counters.broken, values = counters.values;
-  const double cpu = CpuSeconds(pid);
+  const double cpu = CpuSecondsOf(pid);
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const auto since = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
@@ -68,14 +46,14 @@ void Phase(std::vector<std::unique_ptr<Node>>& nodes, const FleetOptions& option
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  const double wall = since(), used = CpuSeconds(pid) - cpu;
+  const double wall = since(), used = CpuSecondsOf(pid) - cpu;
   const double frames = static_cast<double>(counters.acknowledged - acknowledged);
   std::printf("%8.2f %10.0f %10.0f %8.0f %6.2f %9.1f %8ld %8ld %7llu %7llu %7ld\n", rate,
               static_cast<double>(counters.written - written) / wall, frames / wall,
               static_cast<double>(counters.values - values) / wall / 1000, used / wall, 1e6 * used / frames,
               Percentile(counters, latency, 0.5), Percentile(counters, latency, 0.99),
               static_cast<unsigned long long>(counters.late - late),
-              static_cast<unsigned long long>(counters.broken - broken), MemoryMib(pid, "VmRSS:"));
+              static_cast<unsigned long long>(counters.broken - broken), MemoryMibOf(pid, "VmRSS:"));
   std::fflush(stdout);
 }
 
@@ -86,7 +64,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: bench_fleet SERVER_PID HOST:PORT [NODES [SECONDS [RATE...]]]\n");
     return 2;
   }
-  const std::string pid = argv[1];
+  const pid_t pid = std::atoi(argv[1]);
   FleetOptions options;
   options.address = argv[2];
   if (argc > 3) options.nodes = static_cast<uint32_t>(std::atoi(argv[3]));
@@ -95,7 +73,7 @@ int main(int argc, char** argv) {
   for (int i = 5; i < argc; ++i) rates.push_back(std::atof(argv[i]));
   if (rates.empty()) rates = {0.1, 0.25, 0.5, 1};
   FleetCounters counters;
-  const double cpu = CpuSeconds(pid);
+  const double cpu = CpuSecondsOf(pid);
   const auto begin = std::chrono::steady_clock::now();
   std::vector<std::unique_ptr<Node>> nodes;
   for (uint32_t i = 0; i < options.nodes; ++i) nodes.push_back(std::make_unique<Node>(options, i, counters));
@@ -107,11 +85,11 @@ int main(int argc, char** argv) {
   std::printf("%llu of %llu streams of %u nodes greeted in %.1f s, %.1f s of the server's; memory %ld MiB\n",
               static_cast<unsigned long long>(counters.greeted.load()), static_cast<unsigned long long>(all),
               options.nodes, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
-              CpuSeconds(pid) - cpu, MemoryMib(pid, "VmRSS:"));
-  std::printf("%8s %10s %10s %8s %6s %9s %8s %8s %7s %7s %7s\n", "steps/s", "sent/s", "durable/s", "kval/s", "CPUs",
-              "us/frame", "p50 ms", "p99 ms", "late", "broken", "MiB");
+              CpuSecondsOf(pid) - cpu, MemoryMibOf(pid, "VmRSS:"));
+  std::printf("%8s %10s %10s %8s %6s %9s %8s %8s %7s %7s %7s\n", "steps/s", "sent/s", "durable/s", "kval/s",
+              "CPUs", "us/frame", "p50 ms", "p99 ms", "late", "broken", "MiB");
   for (const double rate : rates) Phase(nodes, options, counters, pid, rate, seconds);
-  std::printf("peak memory %ld MiB\n", MemoryMib(pid, "VmHWM:"));
+  std::printf("peak memory %ld MiB\n", MemoryMibOf(pid, "VmHWM:"));
   nodes.clear();
   return 0;
 }

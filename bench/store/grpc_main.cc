@@ -24,13 +24,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/process_usage.h"
 #include "data.h"
 #include "foreshock/base/heap.h"
 #include "foreshock/rpc/ingest_client.h"
@@ -149,27 +147,6 @@ double Send(int port, const std::vector<std::string>& frames) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Kilobytes of a line of /proc/PID/status.
-long StatusOf(pid_t pid, const std::string& field) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(field)) return std::atol(line.c_str() + field.size());
-  }
-  return 0;
-}
-
-// Clock ticks since its start.
-double CpuSecondsOf(pid_t pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string text((std::istreambuf_iterator<char>(stat)), {});
-  std::istringstream fields(text.substr(text.rfind(')') + 2));
-  std::string skipped;
-  for (int i = 0; i < 11; ++i) fields >> skipped;
-  double user = 0, system = 0;
-  fields >> user >> system;
-  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
 int Flat(const std::string& folder, int minutes, double frames_per_s) {
   Child child = Spawn({"/proc/self/exe", "--serve", folder + "/store"});
   int port = 0;
@@ -198,8 +175,8 @@ int Flat(const std::string& folder, int minutes, double frames_per_s) {
           begin + std::chrono::duration<double>(static_cast<double>(++sent) / frames_per_s));
     }
     std::printf("%6d  %12ld  %8ld  %8llu  %5.1f  %6llu  %7llu\n", minute,
-                StatusOf(child.pid, "VmRSS:") / 1024, StatusOf(child.pid, "VmHWM:") / 1024,
-                static_cast<unsigned long long>(bench::BytesIn(folder) >> 20), CpuSecondsOf(child.pid),
+                bench::MemoryMibOf(child.pid, "VmRSS:"), bench::MemoryMibOf(child.pid, "VmHWM:"),
+                static_cast<unsigned long long>(bench::BytesIn(folder) >> 20), bench::CpuSecondsOf(child.pid),
                 static_cast<unsigned long long>(sent), static_cast<unsigned long long>(durable.load()));
     std::fflush(stdout);
   }
