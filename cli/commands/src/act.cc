@@ -123,16 +123,11 @@ class Actions final : public Command {
   }
 
   int Run(Context& context) override {
-    auto client = server_.Connect();
-    if (!client.ok()) return Fail(context, client.status());
-    const auto reply = (*client)->ListActions(run_);
-    if (!reply.ok()) return Fail(context, reply.status());
-    if (server_.json()) {
-      PrintJson(context, *reply);
-    } else {
-      context.out << (reply->actions_size() > 0 ? RenderActions(*reply, context.style) : "no actions\n");
-    }
-    return kExitOk;
+    return AskAndPrint(
+        context, server_, [&](Client& client) { return client.ListActions(run_); },
+        [&](const v1::ListActionsReply& reply) {
+          context.out << (reply.actions_size() > 0 ? RenderActions(reply, context.style) : "no actions\n");
+        });
   }
 
  private:

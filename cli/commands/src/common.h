@@ -43,6 +43,22 @@ class ServerArgs {
 // One JSON object, one line.
 void PrintJson(Context& context, const google::protobuf::Message& message);
 
+// Asks the server, `ask(client)`, and prints its answer: as JSON where that is wanted, else `print(answer)`
+// does. The exit status.
+template <typename Ask, typename Print>
+int AskAndPrint(Context& context, const ServerArgs& server, const Ask& ask, const Print& print) {
+  const auto client = server.Connect();
+  if (!client.ok()) return Fail(context, client.status());
+  const auto reply = ask(**client);
+  if (!reply.ok()) return Fail(context, reply.status());
+  if (server.json()) {
+    PrintJson(context, *reply);
+  } else {
+    print(*reply);
+  }
+  return kExitOk;
+}
+
 // "layer: -1: 0 to 4095" unless the value lies within.
 Status CheckRange(const std::string& field, int64_t value, int64_t least, int64_t most);
 

@@ -1,4 +1,8 @@
 // foreshock export RUN --archive FILE, foreshock move RUN --from A --to B
+#include <functional>
+#include <string>
+#include <string_view>
+
 #include "archive_file.h"
 #include "commands.h"
 #include "foreshock/cli/render.h"
@@ -6,6 +10,21 @@
 
 namespace foreshock::cli {
 namespace {
+
+// Hands the run's archive to `take`, piece by piece, and tells how far that is. Its error ends it.
+Status ExportTo(Context& context, Client& from, const std::string& run, const char* done,
+                const std::function<Status(std::string_view)>& take) {
+  v1::ExportRunRequest request;
+  request.set_run(run);
+  request.set_issuer(UserName());
+  Progress progress(context.err, done);
+  const Status status = from.ExportRun(request, [&](std::string_view bytes) {
+    progress.Add(bytes.size());
+    return take(bytes);
+  });
+  progress.End();
+  return status;
+}
 
 class Export final : public Command {
  public:
@@ -36,16 +55,9 @@ class Export final : public Command {
     if (!client.ok()) return Fail(context, client.status());
     const auto file = ArchiveFile::Create(file_);
     if (!file.ok()) return Fail(context, file.status());
-    v1::ExportRunRequest request;
-    request.set_run(run_);
-    request.set_issuer(UserName());
-    Progress progress(context.err, "exported");
-    Status status = (*client)->ExportRun(request, [&](std::string_view bytes) {
-      progress.Add(bytes.size());
-      return (*file)->Write(bytes);
-    });
+    Status status = ExportTo(context, **client, run_, "exported",
+                             [&](std::string_view bytes) { return (*file)->Write(bytes); });
     if (status.ok()) status = (*file)->Finish();
-    progress.End();
     if (!status.ok()) return Fail(context, status);
     Print(context, **file);
     return kExitOk;
@@ -103,22 +115,16 @@ class Move final : public Command {
     if (!from.ok()) return Fail(context, from.status());
     const auto to = server_.ConnectTo(to_);
     if (!to.ok()) return Fail(context, to.status());
-    v1::ExportRunRequest request;
-    request.set_run(run_);
-    request.set_issuer(UserName());
     archive::Reader reader;
     const auto stream = (*to)->StartImport(UserName());
-    Progress progress(context.err, "moved");
     bool refused = false;
-    Status status = (*from)->ExportRun(request, [&](std::string_view bytes) {
-      progress.Add(bytes.size());
+    Status status = ExportTo(context, **from, run_, "moved", [&](std::string_view bytes) {
       FS_RETURN_IF_ERROR(reader.Feed(bytes, [](archive::Entry) { return OkStatus(); }));
       const Status written = stream->Write(bytes);
       refused = !written.ok();
       return written;
     });
     if (status.ok()) status = reader.Finish();
-    progress.End();
     if (!status.ok() && !refused) return Fail(context, status);
     const auto reply = stream->Finish();
     if (!reply.ok()) return Fail(context, reply.status());

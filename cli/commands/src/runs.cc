@@ -22,19 +22,12 @@ class Runs final : public Command {
   int Run(Context& context) override {
     const auto labels = ParseLabels(labels_);
     if (!labels.ok()) return Fail(context, labels.status());
-    auto client = server_.Connect();
-    if (!client.ok()) return Fail(context, client.status());
     v1::ListRunsRequest request;
     request.set_name_prefix(prefix_);
     request.mutable_labels()->insert(labels->begin(), labels->end());
-    const auto reply = (*client)->ListRuns(request);
-    if (!reply.ok()) return Fail(context, reply.status());
-    if (server_.json()) {
-      PrintJson(context, *reply);
-    } else {
-      context.out << RenderRuns(*reply, context.style);
-    }
-    return kExitOk;
+    return AskAndPrint(
+        context, server_, [&](Client& client) { return client.ListRuns(request); },
+        [&](const v1::ListRunsReply& reply) { context.out << RenderRuns(reply, context.style); });
   }
 
  private:

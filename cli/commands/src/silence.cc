@@ -11,9 +11,8 @@
 namespace foreshock::cli {
 namespace {
 
-// Prints one silence, as a list prints it.
-void PrintSilence(Context& context, const v1::Silence& silence, bool json) {
-  if (json) return PrintJson(context, silence);
+// As a list prints it.
+void PrintSilence(Context& context, const v1::Silence& silence) {
   v1::ListSilencesReply one;
   *one.add_silences() = silence;
   context.out << RenderSilences(one, context.style);
@@ -96,42 +95,29 @@ class SilenceCommand final : public Command {
   int Create(Context& context) const {
     v1::CreateSilenceRequest request;
     if (const Status status = Fill(&request); !status.ok()) return Fail(context, status);
-    auto client = server_.Connect();
-    if (!client.ok()) return Fail(context, client.status());
-    const auto made = (*client)->CreateSilence(request);
-    if (!made.ok()) return Fail(context, made.status());
-    PrintSilence(context, *made, server_.json());
-    return kExitOk;
+    return AskAndPrint(
+        context, server_, [&](Client& client) { return client.CreateSilence(request); },
+        [&](const v1::Silence& made) { PrintSilence(context, made); });
   }
 
   int List(Context& context) const {
-    auto client = server_.Connect();
-    if (!client.ok()) return Fail(context, client.status());
     v1::ListSilencesRequest request;
     request.set_with_expired(expired_);
     request.set_run(run_);
-    const auto reply = (*client)->ListSilences(request);
-    if (!reply.ok()) return Fail(context, reply.status());
-    if (server_.json()) {
-      PrintJson(context, *reply);
-    } else {
-      context.out << RenderSilences(*reply, context.style);
-    }
-    return kExitOk;
+    return AskAndPrint(
+        context, server_, [&](Client& client) { return client.ListSilences(request); },
+        [&](const v1::ListSilencesReply& reply) { context.out << RenderSilences(reply, context.style); });
   }
 
   int Expire(Context& context) const {
     if (id_.empty())
       return Fail(context, Status(Code::kInvalidArgument, "id: missing: `foreshock silence list` shows it"));
-    auto client = server_.Connect();
-    if (!client.ok()) return Fail(context, client.status());
     v1::ExpireSilenceRequest request;
     request.set_id(id_);
     request.set_author(Author());
-    const auto ended = (*client)->ExpireSilence(request);
-    if (!ended.ok()) return Fail(context, ended.status());
-    PrintSilence(context, *ended, server_.json());
-    return kExitOk;
+    return AskAndPrint(
+        context, server_, [&](Client& client) { return client.ExpireSilence(request); },
+        [&](const v1::Silence& ended) { PrintSilence(context, ended); });
   }
 
   std::string what_, id_, run_, rule_, severity_, for_, in_, comment_, author_;
@@ -173,17 +159,12 @@ class Acknowledge final : public Command {
       if (!seconds.ok()) return Fail(context, seconds.status());
       request.set_seconds(*seconds);
     }
-    auto client = server_.Connect();
-    if (!client.ok()) return Fail(context, client.status());
-    const auto reply = (*client)->Acknowledge(request);
-    if (!reply.ok()) return Fail(context, reply.status());
-    if (server_.json()) {
-      PrintJson(context, *reply);
-    } else {
-      context.out << (reply->silences_size() > 0 ? RenderSilences(*reply, context.style)
-                                                 : "acknowledged already\n");
-    }
-    return kExitOk;
+    return AskAndPrint(
+        context, server_, [&](Client& client) { return client.Acknowledge(request); },
+        [&](const v1::ListSilencesReply& reply) {
+          context.out << (reply.silences_size() > 0 ? RenderSilences(reply, context.style)
+                                                    : "acknowledged already\n");
+        });
   }
 
  private:
@@ -205,19 +186,12 @@ class Audit final : public Command {
   int Run(Context& context) override {
     const Status range = CheckRange("limit", limit_.value_or(100), 1, 10'000);
     if (!range.ok()) return Fail(context, range);
-    auto client = server_.Connect();
-    if (!client.ok()) return Fail(context, client.status());
     v1::ListAuditRequest request;
     request.set_run(run_);
     request.set_limit(static_cast<uint32_t>(limit_.value_or(100)));
-    const auto reply = (*client)->ListAudit(request);
-    if (!reply.ok()) return Fail(context, reply.status());
-    if (server_.json()) {
-      PrintJson(context, *reply);
-    } else {
-      context.out << RenderAudit(*reply, context.style);
-    }
-    return kExitOk;
+    return AskAndPrint(
+        context, server_, [&](Client& client) { return client.ListAudit(request); },
+        [&](const v1::ListAuditReply& reply) { context.out << RenderAudit(reply, context.style); });
   }
 
  private:

@@ -27,20 +27,13 @@ class Delete final : public Command {
       return Fail(context, Status(Code::kInvalidArgument, "yes: missing: deleting " + run_ +
                                                               " cannot be undone; add --yes to do it"));
     }
-    auto client = server_.Connect();
-    if (!client.ok()) return Fail(context, client.status());
     v1::DeleteRunRequest request;
     request.set_run(run_);
     request.set_force(force_);
     request.set_issuer(UserName());
-    const auto reply = (*client)->DeleteRun(request);
-    if (!reply.ok()) return Fail(context, reply.status());
-    if (server_.json()) {
-      PrintJson(context, *reply);
-    } else {
-      context.out << "deleted " << Printable(run_) << "\n";
-    }
-    return kExitOk;
+    return AskAndPrint(
+        context, server_, [&](Client& client) { return client.DeleteRun(request); },
+        [&](const v1::DeleteRunReply&) { context.out << "deleted " << Printable(run_) << "\n"; });
   }
 
  private:
@@ -64,19 +57,14 @@ class Backup final : public Command {
   }
 
   int Run(Context& context) override {
-    auto client = server_.Connect();
-    if (!client.ok()) return Fail(context, client.status());
     v1::BackupRequest request;
     request.set_name(name_);
     request.set_issuer(UserName());
-    const auto reply = (*client)->Backup(request);
-    if (!reply.ok()) return Fail(context, reply.status());
-    if (server_.json()) {
-      PrintJson(context, *reply);
-    } else {
-      context.out << "wrote " << Printable(reply->folder()) << ", " << reply->bytes() << " bytes\n";
-    }
-    return kExitOk;
+    return AskAndPrint(
+        context, server_, [&](Client& client) { return client.Backup(request); },
+        [&](const v1::BackupReply& reply) {
+          context.out << "wrote " << Printable(reply.folder()) << ", " << reply.bytes() << " bytes\n";
+        });
   }
 
  private:
