@@ -17,6 +17,7 @@ FS_BUILD_PACKAGES=(
 FS_TEST_PACKAGES=(libgtest-dev libgmock-dev mold python3 strace binutils curl jq openssl)
 # Servers that tests talk to. Unpacked under build/tools and not installed: installing would start services.
 FS_TEST_SERVERS=(prometheus prometheus-alertmanager)
+FS_TEST_BALANCER=(haproxy liblua5.3-0 libopentracing-c-wrapper0 libopentracing1)
 
 # NVIDIA's compiler as PyPI ships it, of one release. Unpacked under build/tools where no nvcc is found.
 FS_NVCC_WHEELS=(
@@ -104,14 +105,15 @@ fs_fetch_servers() (  # a subshell: it changes the folder
   done
 )
 
-# Prometheus and Alertmanager for the tests: what is installed, else unpacked under build/tools.
+# Prometheus, Alertmanager and HAProxy for the tests: what is installed, else unpacked under build/tools.
 fs_test_servers() {
-  PATH=$PATH:$FS_TOOLS/usr/bin
+  PATH=$PATH:/usr/sbin:$FS_TOOLS/usr/bin:$FS_TOOLS/usr/sbin
   export PATH
   local wanted=() program
   for program in "${FS_TEST_SERVERS[@]}"; do
     command -v "$program" >/dev/null || wanted+=("$program")
   done
+  command -v haproxy >/dev/null || wanted+=("${FS_TEST_BALANCER[@]}")
   ((${#wanted[@]} == 0)) || fs_stage "servers for tests" fs_fetch_servers "${wanted[@]}"
   # Debian's Alertmanager reads its templates from where its package would have put them, and does not start without.
   local templates=usr/share/prometheus/alertmanager

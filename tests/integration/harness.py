@@ -7,6 +7,7 @@ ends, and a sanitizer's complaint in any program's output fails the test. Standa
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -153,6 +154,14 @@ class Case(unittest.TestCase):
 
         until(up, "Alertmanager")
         return base
+
+    def certificates(self, *names):
+        """By docs/security.md's own commands: ca.pem, server.pem and server.key in the folder, for these names of the server
+        ("DNS:fs.example", "IP:127.0.0.1")."""
+        text = (SOURCE / "docs" / "security.md").read_text().replace("\\\n", " ")
+        for command in re.findall(r"^openssl req .*$", text, re.M):
+            subprocess.run(command.replace("DNS:fs.example", ",".join(names)).split(), cwd=self.folder, capture_output=True,
+                           check=True, timeout=60)
 
     # ---- Foreshock's own programs
 

@@ -18,6 +18,8 @@ import time
 
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 A, B = "10.77.0.1", "10.77.0.2"  # the addresses of the two ends
+B_LATER = "10.77.0.3"  # and b's, once it has moved
+RESOLVER = "127.0.0.77"  # of whoever runs with_resolver's commands
 MTU = 1400
 
 
@@ -51,6 +53,13 @@ def _tun(name):
     return fd
 
 
+def with_resolver(folder):
+    """What a command begins with to ask RESOLVER for the addresses of names, and nobody else."""
+    resolv = folder / "resolv.conf"
+    resolv.write_text(f"nameserver {RESOLVER}\noptions timeout:1 attempts:2\n")
+    return ("unshare", "--mount", "sh", "-c", f"mount --bind {resolv} /etc/resolv.conf && exec \"$@\"", "sh")
+
+
 class Wire:
     """loss (0..1), delay_s and cut ({"a"}: nothing leaves a) may be changed at any time. stop() takes all away."""
 
@@ -79,10 +88,18 @@ class Wire:
         self._ip("-n", space, "link", "set", "lo", "up")
         self._ip("-n", space, "addr", "add", own, "peer", other, "dev", device)
         self._ip("-n", space, "link", "set", device, "mtu", str(MTU), "up")
+        if side == "a":
+            self._ip("-n", space, "route", "add", B_LATER, "dev", device)
 
     @staticmethod
     def _ip(*words):
         subprocess.run(["ip", *words], check=True, capture_output=True)
+
+    def move(self):
+        """b has its other address and no longer its first: what is sent there is lost without a word."""
+        space, device = self.namespaces["b"], f"fsb{os.getpid() % 100000}"
+        self._ip("-n", space, "addr", "del", B, "peer", A, "dev", device)
+        self._ip("-n", space, "addr", "add", B_LATER, "peer", A, "dev", device)
 
     def prefix(self, side):
         """What a command begins with to run on that side."""

@@ -1,4 +1,5 @@
-"""Agent and server with a bad network between them: loss, delay, partition, one way only, a peer that comes back new.
+"""Agent and server with a bad network between them: loss, delay, partition, one way only, a peer that comes back new, a
+server that moves to another address.
 
 Over TLS between two network namespaces, with packets lost by a wire of ours (network.py). Each time the network heals,
 records must flow again by themselves; what was published arrives once, and memory stays below a stated bound.
@@ -11,14 +12,16 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import time
 import unittest
 
 import harness
 import network
-from harness import SOURCE, until
+from harness import until
 
 RUN = "net/load"
+NAME = "fs.example"
 PARTITION_S = float(os.environ.get("FORESHOCK_SOAK_PARTITION_S", "8"))
 RECOVERY_S = float(os.environ.get("FORESHOCK_SOAK_RECOVERY_S", "inf"))
 SEED = int(os.environ.get("FORESHOCK_SOAK_SEED", "1"))
@@ -29,33 +32,37 @@ WHY_NOT = network.why_not()
 
 @unittest.skipIf(WHY_NOT is not None, f"FORESHOCK_SKIPPED: {WHY_NOT}")
 @unittest.skipIf(harness.shutil.which("openssl") is None, "FORESHOCK_SKIPPED: openssl is not installed")
-class BadNetwork(harness.Case):
+class Network(harness.Case):
     def setUp(self):
         super().setUp()
         self.wire = network.Wire(SEED)
         self.addCleanup(self.wire.stop)  # before the programs are stopped: cleanups run backwards, and they stop by pid
         self.prefixes = {"server": self.wire.prefix("b"), "agent": self.wire.prefix("a")}
-        for command in re.findall(r"^openssl req .*$", (SOURCE / "docs" / "security.md").read_text().replace("\\\n", " "), re.M):
-            words = command.replace("DNS:fs.example", f"IP:{network.B}").split()
-            subprocess.run(words, cwd=self.folder, capture_output=True, check=True, timeout=60)
+        self.dialled = None  # the name or address by which the agent knows the server; None: by its address
+        self.certificates(f"DNS:{NAME}", f"IP:{network.B}", f"IP:{network.B_LATER}")
         self.tokens = self.folder / "tokens"
         self.token = self.folder / "token"
         made = self.cli("token", "create", "all", "--tokens", self.tokens, "--scope", "write", "--scope", "read", "--json")
         self.token.write_text(made["token"] + "\n")
         self.daemon = self.listen()
-        node = self.agent(self.daemon.address, "agent", *self.tls())
+        self.before_the_agent()
+        port = self.daemon.address.rsplit(":", 1)[1]
+        node = self.agent(f"{self.dialled}:{port}" if self.dialled else self.daemon.address, "agent", *self.tls())
         self.node = node
         self.load = self.start("load", [harness.BIN / "fs_tests_load", node.address, f"run={RUN}", "ranks=2", "layers=8",
                                         "rate=20"])
         self.await_step(5)
 
+    def before_the_agent(self):
+        """What a kind of network has beside the two ends."""
+
     def tls(self):
         return ("--tls-ca", self.folder / "ca.pem", "--token-file", self.token)
 
-    def listen(self, port=0):
+    def listen(self, port=0, host=network.B):
         daemon = self.server("server", None, "--tls-cert", self.folder / "server.pem", "--tls-key",
-                             self.folder / "server.key", "--tokens", self.tokens, grpc=f"{network.B}:{port}")
-        daemon.address = network.B + ":" + daemon.grpc.rsplit(":", 1)[1]
+                             self.folder / "server.key", "--tokens", self.tokens, grpc=f"{host}:{port}")
+        daemon.address = host + ":" + daemon.grpc.rsplit(":", 1)[1]
         return daemon
 
     def run_now(self):
@@ -107,6 +114,8 @@ class BadNetwork(harness.Case):
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
         return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) // 1024
 
+
+class BadNetwork(Network):
     def test_a_tenth_of_all_packets_lost_and_delayed(self):
         self.wire.loss, self.wire.delay_s = 0.1, 0.05
         self.await_step(self.step() + 40)  # goes on under loss
@@ -135,6 +144,57 @@ class BadNetwork(harness.Case):
         time.sleep(PARTITION_S / 4)
         self.daemon = self.listen(port)
         self.heal("server replaced behind a cut")
+        self.finish()
+
+
+@unittest.skipIf(network.shutil.which("unshare") is None, "FORESHOCK_SKIPPED: unshare is not installed")
+class MovedServer(Network):
+    """The agent knows the server by a name, which a name server of ours tells."""
+
+    def before_the_agent(self):
+        self.dialled = NAME
+        self.prefixes["agent"] = (*self.wire.prefix("a"), *network.with_resolver(self.folder))
+        self.prefixes["resolver"] = self.wire.prefix("a")
+        self.leads_to(network.B)
+        self.start("resolver", [sys.executable, "-B", pathlib.Path(__file__).with_name("resolver.py"), network.RESOLVER,
+                                self.folder / "name"])
+
+    def leads_to(self, address):
+        new = self.folder / "name.new"
+        new.write_text(address)
+        new.replace(self.folder / "name")
+
+    def moved(self):
+        """The server at its other address, with the same history and port."""
+        port = self.daemon.address.rsplit(":", 1)[1]
+        self.wire.move()
+        self.daemon = self.listen(port, network.B_LATER)
+
+    def test_the_name_follows_later(self):
+        """Stopped in good order; whoever looks the name up is sent to where nobody is for a while."""
+        self.daemon.stop()
+        self.moved()
+        time.sleep(PARTITION_S / 2)
+        self.leads_to(network.B_LATER)
+        self.heal("server moved, its name later")
+        self.finish()
+
+    def test_the_name_is_unknown_meanwhile(self):
+        self.leads_to("")
+        self.daemon.stop()
+        time.sleep(PARTITION_S / 2)
+        self.moved()
+        self.leads_to(network.B_LATER)
+        self.heal("server moved, its name unknown meanwhile")
+        self.finish()
+
+    def test_the_machine_vanishes(self):
+        """Neither FIN nor RST reaches the agent, and what it sends to the old address is lost without a word."""
+        self.wire.cut = frozenset("ab")
+        self.daemon.kill9()
+        self.moved()
+        self.leads_to(network.B_LATER)
+        self.heal("server moved without a word")
         self.finish()
 
 

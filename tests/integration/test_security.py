@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 
 import harness
-from harness import SOURCE, until
+from harness import until
 
 
 @unittest.skipIf(shutil.which("openssl") is None, "FORESHOCK_SKIPPED: openssl is not installed")
@@ -18,8 +18,7 @@ class Security(harness.Case):
     def setUp(self):
         super().setUp()
         # The documented commands, for the name that is dialled here.
-        for command in re.findall(r"^openssl req .*$", (SOURCE / "docs" / "security.md").read_text().replace("\\\n", " "), re.M):
-            self.sh(command.replace("DNS:fs.example", "DNS:localhost,IP:127.0.0.1"))
+        self.certificates("DNS:localhost", "IP:127.0.0.1")
         self.tokens = self.folder / "tokens"
         self.agents = self.token("agents", "--scope", "write")
         self.ana = self.token("ana", "--scope", "read", "--scope", "control", "--runs", "team-a/", "--expires-days", "90")

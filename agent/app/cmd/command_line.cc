@@ -35,7 +35,8 @@ void StripUnixPrefix(std::string* path) {
 // environment.
 void AddServerOptions(CLI::App& app, ForwarderOptions& forwarder) {
   app.add_option("--server", forwarder.address,
-                 "Server to forward to; without one everything stays in the spool. Several with commas between: each run "
+                 "Server to forward to; without one everything stays in the spool. Several with commas "
+                 "between: each run "
                  "goes to one of them, by its name")
       ->envname("FORESHOCK_SERVER")
       ->type_name("HOST:PORT");
@@ -44,6 +45,13 @@ void AddServerOptions(CLI::App& app, ForwarderOptions& forwarder) {
       ->envname("FORESHOCK_TOKEN_FILE")
       ->check(CLI::ExistingFile)
       ->type_name("FILE");
+  app.add_option("--keepalive-s", forwarder.keepalive_s,
+                 "A quiet connection to the server is pinged so often: less than what a balancer or NAT in "
+                 "between takes for "
+                 "dead")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{5}, int64_t{86'400}))
+      ->type_name("SECONDS");
   app.add_flag("--tls", forwarder.tls, "Talk TLS to the server; the next three mean TLS, too");
   app.add_option("--tls-ca,--ca-file", forwarder.ca_file,
                  "Roots that the server's certificate must lead to [system's]")
@@ -63,8 +71,9 @@ void AddServerOptions(CLI::App& app, ForwarderOptions& forwarder) {
 
 // Be a relay.
 void AddRelayOptions(CLI::App& app, RelayOptions& relay) {
-  app.add_option("--listen-grpc", relay.address,
-                 "Also take the streams of other agents here (their --server); beyond loopback with the next three")
+  app.add_option(
+         "--listen-grpc", relay.address,
+         "Also take the streams of other agents here (their --server); beyond loopback with the next three")
       ->envname("FORESHOCK_LISTEN_GRPC")
       ->type_name("HOST:PORT");
   app.add_option("--listen-cert", relay.cert_file, "Certificate shown to them")

@@ -25,6 +25,7 @@ rpc::ChannelOptions ChannelOptionsOf(const ForwarderOptions& options, const std:
   channel.cert_file = options.cert_file;
   channel.key_file = options.key_file;
   channel.max_message_bytes = options.max_message_bytes;
+  channel.keepalive_s = options.keepalive_s;
   return channel;
 }
 
@@ -157,8 +158,8 @@ void Forwarder::Impl::StartStream(const SourceKey& key) {
       std::make_unique<SourceStream>(spool, server.channel, options, key, server.state, downlink, random());
 }
 
-// Every source with a trainer gets a stream; of the others, which only have a backlog, a few at a time, the runs in
-// turn: one that left a thousand processes behind must not hold up the last words of another.
+// Every source with a trainer gets a stream; of the others, which only have a backlog, a few at a time, the
+// runs in turn: one that left a thousand processes behind must not hold up the last words of another.
 void Forwarder::Impl::StartMissing() {
   EndFinished();
   const std::vector<SourceInfo> sources = spool.Sources();
@@ -194,7 +195,8 @@ ForwarderStats Forwarder::Stats() const {
   ForwarderStats sum;
   for (const auto& server : impl_->servers) {
     ForwarderStats one = server->state.Stats();
-    sum.servers.push_back({server->state.address(), one.streams, one.failures, server->state.away(), one.last_error});
+    sum.servers.push_back(
+        {server->state.address(), one.streams, one.failures, server->state.away(), one.last_error});
     sum.connected |= one.connected;
     sum.streams += one.streams;
     sum.opened += one.opened;
@@ -210,7 +212,8 @@ ForwarderStats Forwarder::Stats() const {
       sum.clock_skew_seconds = one.clock_skew_seconds;
     }
     sum.refused.insert(sum.refused.end(), one.refused.begin(), one.refused.end());
-    if (!one.last_error.empty() && (sum.last_error.empty() || server->state.away())) sum.last_error = one.last_error;
+    if (!one.last_error.empty() && (sum.last_error.empty() || server->state.away()))
+      sum.last_error = one.last_error;
   }
   return sum;
 }

@@ -125,7 +125,7 @@ SourceStream::End SourceStream::RunOnce() {
 Result<std::unique_ptr<rpc::IngestStream>> SourceStream::Open() {
   const int64_t deadline_ns = options_.clock->MonotonicNanos() + options_.connect_timeout_ms * 1'000'000;
   for (;;) {
-    auto opened = rpc::OpenIngestStream(channel_, kTick);
+    auto opened = rpc::OpenIngestStream(channel_, kTick, key_.run);
     // Other trouble than a missing connection comes at once and would be the same again.
     const bool waits = !opened.ok() && opened.status().code() == Code::kUnavailable;
     if (!waits || stopping_.load() || options_.clock->MonotonicNanos() >= deadline_ns) return opened;

@@ -58,9 +58,10 @@ class Sending {
 // `items` begin with a Hello and hold no other.
 Status SendProcess(const std::shared_ptr<rpc::Channel>& channel, std::chrono::milliseconds connect_timeout,
                    std::span<const wire::RecordingItem> items) {
-  FS_ASSIGN_OR_RETURN(auto stream, rpc::OpenIngestStream(channel, connect_timeout));
+  const auto& hello = std::get<wire::Hello>(items.front());
+  FS_ASSIGN_OR_RETURN(auto stream, rpc::OpenIngestStream(channel, connect_timeout, hello.run));
   Sending sending(std::move(stream));
-  FS_RETURN_IF_ERROR(sending.Begin(std::get<wire::Hello>(items.front())));
+  FS_RETURN_IF_ERROR(sending.Begin(hello));
   wire::Goodbye goodbye;
   goodbye.seq = 1;
   goodbye.status = wire::GoodbyeStatus::kFinished;

@@ -15,6 +15,7 @@ namespace foreshock::rpc {
 namespace {
 
 constexpr char kMethod[] = "/foreshock.v1.Ingest/Stream";
+constexpr char kRunHeader[] = "foreshock-run";
 constexpr size_t kMaxReplies = 4096;
 
 // The reactor of one call. Callbacks come on gRPC's threads; callers block on the condition variable. A hold
@@ -22,9 +23,10 @@ constexpr size_t kMaxReplies = 4096;
 class StreamImpl final : public IngestStream,
                          private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  StreamImpl(const std::shared_ptr<Channel>& channel, const std::string& token)
+  StreamImpl(const std::shared_ptr<Channel>& channel, const std::string& token, std::string_view run)
       : channel_(channel), stub_(GrpcChannel(*channel)) {
     if (!token.empty()) context_.AddMetadata("authorization", "Bearer " + token);
+    if (!run.empty()) context_.AddMetadata(kRunHeader, HeaderOfRun(run));
     stub_.PrepareBidiStreamingCall(&context_, kMethod, grpc::StubOptions(), this);
     AddHold();
     StartRead(&incoming_);
@@ -141,13 +143,14 @@ class StreamImpl final : public IngestStream,
 // Until the channel is connected. A reason that another try would not mend ends it at once.
 Status AwaitConnection(const Channel& channel, std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::system_clock::now() + timeout;
-  const std::shared_ptr<grpc::Channel> connection = GrpcChannel(channel);
   for (;;) {
+    const std::shared_ptr<grpc::Channel> connection = GrpcChannel(channel);
     const grpc_connectivity_state state = connection->GetState(true);
     if (state == GRPC_CHANNEL_READY) return OkStatus();
     Status why;
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) why = channel.Diagnose();
     if (!why.ok() && why.code() != Code::kUnavailable) return why;
+    if (GrpcChannel(channel) != connection) continue;  // the diagnosis has begun another
     if (connection->WaitForStateChange(state, deadline)) continue;
     if (!why.ok()) return why;
     return Status(Code::kUnavailable, "no connection to " + channel.options().address + " within " +
@@ -158,10 +161,27 @@ Status AwaitConnection(const Channel& channel, std::chrono::milliseconds timeout
 }  // namespace
 
 Result<std::unique_ptr<IngestStream>> OpenIngestStream(const std::shared_ptr<Channel>& channel,
-                                                       std::chrono::milliseconds connect_timeout) {
+                                                       std::chrono::milliseconds connect_timeout,
+                                                       std::string_view run) {
   FS_RETURN_IF_ERROR(AwaitConnection(*channel, connect_timeout));
   FS_ASSIGN_OR_RETURN(const std::string token, channel->Token());
-  return std::unique_ptr<IngestStream>(std::make_unique<StreamImpl>(channel, token));
+  return std::unique_ptr<IngestStream>(std::make_unique<StreamImpl>(channel, token, run));
+}
+
+std::string HeaderOfRun(std::string_view run) {
+  constexpr std::string_view kAsTheyAre =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
+  constexpr char kHex[] = "0123456789ABCDEF";
+  std::string header;
+  for (const char c : run) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (kAsTheyAre.find(c) != std::string_view::npos) {
+      header += c;
+    } else {
+      header += {'%', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  }
+  return header;
 }
 
 }  // namespace foreshock::rpc

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "foreshock/sdk/grpc_target.h"
+#include "foreshock/wire/codec.h"
 
 namespace foreshock::sdk {
 
@@ -83,7 +84,8 @@ void GrpcStreamLink::Write() {
   auto channel = rpc::Channel::Create(options);
   // Files of certificates and tokens may come later: tried again, unlike what a server refuses for good.
   if (!channel.ok()) return End(Status(Code::kUnavailable, channel.status().message()));
-  auto opened = rpc::OpenIngestStream(*channel, kConnectTimeout);
+  const auto hello = wire::DecodeHello(hello_);
+  auto opened = rpc::OpenIngestStream(*channel, kConnectTimeout, hello.ok() ? hello->run : "");
   if (!opened.ok()) return End(opened.status());
   rpc::IngestStream* stream = opened->get();
   {

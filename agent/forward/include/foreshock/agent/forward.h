@@ -31,8 +31,9 @@
 namespace foreshock::agent {
 
 struct ForwarderOptions {
-  // host:port, or several with commas between: each run then goes to one of them, by its name (rendezvous hashing), from
-  // every agent that has the same list in whatever order. When one is taken off the list only its runs move.
+  // host:port, or several with commas between: each run then goes to one of them, by its name (rendezvous
+  // hashing), from every agent that has the same list in whatever order. When one is taken off the list only
+  // its runs move.
   std::string address;
   std::string token;       // bearer token; empty: none
   std::string token_file;  // its first line is the token, read anew for each stream; wins over `token`
@@ -40,6 +41,7 @@ struct ForwarderOptions {
   std::string ca_file;     // TLS roots; empty: the system's
   std::string cert_file, key_file;  // of the agent, for mTLS; empty: none
   size_t max_message_bytes = size_t{16} << 20;
+  int64_t keepalive_s = 30;  // a connection with streams that is quiet so long is pinged; 5 to 86,400
   int64_t connect_timeout_ms = 2000;  // until there is a connection
   int64_t greet_timeout_ms = 15'000;  // for the server's answer to Hello
   int64_t backoff_initial_ms = 200;   // doubles with every failure ...

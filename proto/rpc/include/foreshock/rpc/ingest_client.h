@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "foreshock/base/result.h"
 #include "foreshock/wire/codec.h"
@@ -23,13 +24,16 @@ struct ChannelOptions {
   bool tls = false;                 // one of the three files means TLS, too
   unsigned reload_seconds = 30;     // how often the three files are looked at for changes
   size_t max_message_bytes = 16u << 20;
+  // A connection with streams on which nothing came for so long is pinged: what stands in between (NAT,
+  // balancers) must not take it for dead, and a server that is must be noticed. 5 to 86,400.
+  int64_t keepalive_s = 30;
 };
 
 // A connection that streams and calls share. Connects lazily and reconnects by itself. Thread-safe.
 class Channel {
  public:
-  // kInvalidArgument naming the field for an address that is none, files that cannot be used, or a token that
-  // would travel unencrypted to another machine.
+  // kInvalidArgument naming the field for an address that is none, files that cannot be used, a keepalive_s
+  // out of bounds, or a token that would travel unencrypted to another machine.
   static Result<std::shared_ptr<Channel>> Create(ChannelOptions options);
   virtual ~Channel() = default;
   virtual const ChannelOptions& options() const = 0;
@@ -56,9 +60,15 @@ class IngestStream {
   virtual void Cancel() = 0;
 };
 
-// Opens a stream. Without a connection within `connect_timeout`: kUnavailable, or what Channel::Diagnose
-// says.
+// Opens a stream. `run`, where it is not empty, travels in the call's header foreshock-run, so that a
+// balancer can keep a run with its server (HeaderOfRun). Without a connection within `connect_timeout`:
+// kUnavailable, or what Channel::Diagnose says.
 Result<std::unique_ptr<IngestStream>> OpenIngestStream(const std::shared_ptr<Channel>& channel,
-                                                       std::chrono::milliseconds connect_timeout);
+                                                       std::chrono::milliseconds connect_timeout,
+                                                       std::string_view run = {});
+
+// The value of that header: the run's name, with each byte other than a letter, a digit, '-', '.', '_', '~'
+// or '/' as % and two hexadecimal digits.
+std::string HeaderOfRun(std::string_view run);
 
 }  // namespace foreshock::rpc
