@@ -4,6 +4,7 @@ Each attack is refused with a counter that says so; the good run arrives whole, 
 """
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -24,7 +25,7 @@ class Hostile(harness.Case):
         self.good, self.evil = self.token("good", "good/"), self.token("evil", "evil/")
         self.reader = self.token("reader", "", "read")
         config = self.folder / "server.yaml"
-        config.write_text("max_new_runs_per_hour: 200\nmax_streams_per_identity: 100\n")
+        config.write_text("max_new_runs_per_hour: 200\nmax_streams_per_identity: 100\nmax_connections: 512\n")
         self.daemon = self.server("server", None, "--tokens", self.tokens, "--config", config)
         self.node = self.agent(self.daemon.grpc, "agent", "--token-file", self.folder / "good.token",
                                "--max-connections-per-user", "40")
@@ -45,7 +46,7 @@ class Hostile(harness.Case):
             return reply.read().decode()
 
     def good_run(self):
-        runs = json.loads(self.ask("/api/v1/runs?prefix=good/"))["runs"]
+        runs = json.loads(self.ask("/api/v1/runs?prefix=good/load"))["runs"]
         return runs[0] if runs else {"last_step": -1, "state": ""}
 
     def last_step(self):
@@ -133,6 +134,29 @@ class Hostile(harness.Case):
             process.stdin.close()
             process.wait()
         self.good_is_whole()
+
+    def test_the_server_full_of_idle_connections(self):
+        """Thousands that say nothing, or their first words of HTTP/2 alone: no handle is left to one host alone."""
+        before = self.descriptors()
+        held = [self.hold(mode, self.daemon.grpc, 3000) for mode in ("tcp", "idle")] + [self.hold("tcp", self.daemon.http, 2000)]
+        until(lambda: self.counter("grpc_refused_connections") >= 5000, "connections of one host to be refused")
+        until(lambda: self.descriptors() - before < 512 + 50, lambda: f"descriptors: {self.descriptors()}, before {before}")
+        print(f"8,000 connections of one host, {self.descriptors() - before} more descriptors open", flush=True)
+        # Who is connected goes on, and who comes is let in.
+        self.good_goes_on()
+        late = self.agent(self.daemon.grpc, "late", "--token-file", self.folder / "good.token")
+        load = self.start("late load", [harness.BIN / "fs_tests_load", late.address, "run=good/late", "steps=20", "rate=50"])
+        self.assertEqual(load.wait(), 0, load.err())
+        until(lambda: '"good/late"' in self.ask("/api/v1/runs?prefix=good/late"), "the run of an agent that came later")
+        self.good_goes_on()
+        self.cli("runs", "--token-file", self.folder / "reader.token", server=self.daemon.grpc)
+        for process in held:
+            process.stdin.close()
+            process.wait()
+        self.good_is_whole()
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.daemon.pid}/fd"))
 
     def test_the_agent(self):
         agent = self.node.address

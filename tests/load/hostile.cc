@@ -1,6 +1,6 @@
-// fs_tests_hostile MODE ADDRESS COUNT [TOKEN]: a client that means harm, for tests of who bears it. ADDRESS is host:port of
-// a server's gRPC, or unix:PATH of an agent. On stdout one JSON object: how many of COUNT tries were refused, and the last
-// reason. Modes:
+// fs_tests_hostile MODE ADDRESS COUNT [TOKEN]: a client that means harm, for tests of who bears it. ADDRESS
+// is host:port of a server's gRPC, or unix:PATH of an agent. On stdout one JSON object: how many of COUNT
+// tries were refused, and the last reason. Modes:
 //   names      as many streams, each with a run of another name
 //   utf8       Hellos whose run is no UTF-8
 //   giant      messages of 17 MiB (unix: records that announce 2 GiB)
@@ -10,6 +10,7 @@
 //   deaf       one stream that sends COUNT records and reads no reply, until it is closed or has sent all
 //   silent     streams (unix, tcp: connections) that say nothing, held until standard input ends
 //   tcp        the same with plain connections to ADDRESS
+//   idle       the same, and each begins to talk HTTP/2 and then says nothing
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -20,8 +21,10 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "foreshock/base/socket.h"
 #include "foreshock/rpc/ingest_client.h"
 #include "foreshock/wire/codec.h"
 
@@ -63,7 +66,8 @@ std::string EventOf(uint64_t seq) {
 std::string FatHello() {
   wire::Hello hello = HelloOf("evil/fat");
   hello.model.layers.resize(1'000'000, hello.model.layers[0]);
-  for (size_t i = 0; i < hello.model.layers.size(); ++i) hello.model.layers[i].layer = static_cast<uint32_t>(i);
+  for (size_t i = 0; i < hello.model.layers.size(); ++i)
+    hello.model.layers[i].layer = static_cast<uint32_t>(i);
   return wire::Encode(hello);
 }
 
@@ -209,7 +213,8 @@ Status Garbage(Way& way, std::mt19937_64& random, uint64_t process) {
 
 Status Deaf(Way& way, uint64_t records) {
   FS_RETURN_IF_ERROR(Greet(way, wire::Encode(HelloOf("evil/deaf"))));
-  for (uint64_t seq = 1; seq <= records; ++seq) FS_RETURN_IF_ERROR(way.Send(RecordType::kEvent, EventOf(seq)));
+  for (uint64_t seq = 1; seq <= records; ++seq)
+    FS_RETURN_IF_ERROR(way.Send(RecordType::kEvent, EventOf(seq)));
   return OkStatus();
 }
 
@@ -220,7 +225,11 @@ void HoldUntilTold() {
   }
 }
 
-void Tcp(const std::string& address, uint64_t count) {
+// What a client of HTTP/2 says first, with an empty SETTINGS frame.
+constexpr std::string_view kPreface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+
+void Tcp(const std::string& address, uint64_t count, std::string_view first_words) {
+  LiftFileLimit();
   std::vector<int> held;
   const size_t colon = address.rfind(':');
   sockaddr_in to = {};
@@ -234,11 +243,13 @@ void Tcp(const std::string& address, uint64_t count) {
     from.sin_addr.s_addr = htonl(0x7F000009);
     if (bind(held.back(), reinterpret_cast<sockaddr*>(&from), sizeof from) != 0) break;
     if (connect(held.back(), reinterpret_cast<sockaddr*>(&to), sizeof to) != 0) break;
+    (void)!send(held.back(), first_words.data(), first_words.size(), MSG_NOSIGNAL);  // it may have been reset
   }
   HoldUntilTold();
 }
 
-Status Try(const std::string& mode, Client& client, uint64_t number, uint64_t count, std::mt19937_64& random) {
+Status Try(const std::string& mode, Client& client, uint64_t number, uint64_t count,
+           std::mt19937_64& random) {
   const auto way = client.Open();
   if (mode == "names") return Greet(*way, wire::Encode(HelloOf("evil/" + std::to_string(number))));
   if (mode == "utf8") return Greet(*way, wire::Encode(HelloOf("evil\xff\xfe\xc0")));
@@ -264,8 +275,8 @@ int main(int argc, char** argv) {
   const std::string mode = argv[1], address = argv[2];
   const uint64_t count = std::strtoull(argv[3], nullptr, 10);
   const char* token = argc > 4 ? argv[4] : "";
-  if (mode == "tcp") {
-    Tcp(address, count);
+  if (mode == "tcp" || mode == "idle") {
+    Tcp(address, count, mode == "idle" ? kPreface : "");
     return 0;
   }
   Client client(address, token);
@@ -281,7 +292,8 @@ int main(int argc, char** argv) {
   for (uint64_t i = 0; i < tries; ++i) tally.Count(Try(mode, client, i, count, random));
   std::string safe;
   for (const char c : tally.reason) safe += c == '"' || c == '\\' || c < ' ' || c > '~' ? '?' : c;
-  std::printf("{\"tries\":%llu,\"refused\":%llu,\"reason\":\"%s\"}\n", static_cast<unsigned long long>(tally.tries),
-              static_cast<unsigned long long>(tally.refused), safe.c_str());
+  std::printf("{\"tries\":%llu,\"refused\":%llu,\"reason\":\"%s\"}\n",
+              static_cast<unsigned long long>(tally.tries), static_cast<unsigned long long>(tally.refused),
+              safe.c_str());
   return 0;
 }

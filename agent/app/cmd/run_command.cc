@@ -1,6 +1,7 @@
 #include "commands.h"
 #include "foreshock/base/advice.h"
 #include "foreshock/base/logging.h"
+#include "foreshock/base/socket.h"
 #include "process.h"
 
 namespace foreshock::agent {
@@ -48,6 +49,7 @@ int RunAgent(const CommandLine& line) {
   }
   SetLogLevel(ParseLogLevel(line.log_level).value());
   BlockStopSignals();
+  LiftFileLimit();
   auto agent = Agent::New(PosixFileSystem(), line.agent);
   if (!agent.ok()) return Fail(agent.status());
   if (const Status status = (*agent)->Start(); !status.ok()) return Fail(status);

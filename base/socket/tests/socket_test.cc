@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,6 +22,20 @@ TEST(Socket, WaitsForWhatComesAndNotBeyondItsTime) {
   ::close(ends[1]);
   EXPECT_TRUE(WaitForSocket(ends[0], POLLIN, steady_clock::now() + std::chrono::hours(1))) << "a hang-up";
   ::close(ends[0]);
+}
+
+TEST(Socket, LiftsTheLimitOfFilesToWhatIsAllowed) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit low = before;
+  low.rlim_cur = 64;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  const uint64_t lifted = LiftFileLimit();
+  rlimit after{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &after), 0);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(after.rlim_cur, before.rlim_max);
+  EXPECT_EQ(lifted, before.rlim_max == RLIM_INFINITY ? 0 : before.rlim_max);
 }
 
 TEST(Socket, KnowsWhatOnlyThisMachineReaches) {

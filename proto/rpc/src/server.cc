@@ -5,14 +5,18 @@
 #include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+
+#include "acceptor.h"
 #include "foreshock/base/tls_identity.h"
 #include "ingest_reactor.h"
 
 namespace foreshock::rpc {
 namespace {
 
-constexpr int kMinPingIntervalMs = 10'000;  // clients ping every minute (channel.cc): never too many
+constexpr int kMinPingIntervalMs = 4'000;  // clients ping every 5 s at most (channel.cc): never too many
 // A client that vanished without a word would keep its streams for hours: it is asked, too.
 constexpr int kServerKeepaliveMs = 60'000;
 constexpr int kServerKeepaliveTimeoutMs = 20'000;
@@ -38,6 +42,16 @@ Result<std::shared_ptr<grpc::ServerCredentials>> Credentials(const ServerOptions
   return tls::TlsServerCredentials(server);
 }
 
+// Descriptors that are left to others than gRPC's connections: files of a store, HTTP, libraries.
+constexpr size_t kOtherFiles = 1024;
+
+size_t RoomForConnections(size_t wanted) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) return wanted;
+  const size_t all = files.rlim_cur;
+  return std::min(wanted, all > 2 * kOtherFiles ? all - kOtherFiles : all / 2);
+}
+
 class ServerImpl final : public Server {
  public:
   explicit ServerImpl(IngestHandlerFactory* ingest) {
@@ -47,35 +61,39 @@ class ServerImpl final : public Server {
 
   Status Listen(const ServerOptions& options, const std::vector<grpc::Service*>& services) {
     FS_ASSIGN_OR_RETURN(const auto credentials, Credentials(options));
+    FS_ASSIGN_OR_RETURN(acceptor_, Acceptor::Listen(options.address, kServerKeepaliveTimeoutMs));
     grpc::ServerBuilder builder;
-    builder.AddListeningPort(options.address, credentials, &port_);
+    using Builder = grpc::ServerBuilder::experimental_type;
+    connections_ = builder.experimental().AddExternalConnectionAcceptor(
+        Builder::ExternalConnectionType::FROM_FD, credentials);
     builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
     builder.SetMaxSendMessageSize(-1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kServerKeepaliveMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kServerKeepaliveTimeoutMs);
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT,
-                               0);  // two servers on one port would share its streams
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_calls_per_connection);
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, options.handshake_timeout_ms);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, options.idle_connection_ms);
     if (ingest_ != nullptr) builder.RegisterService(ingest_.get());
     for (grpc::Service* service : services) builder.RegisterService(service);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port_ == 0) {
-      return Status(
-          Code::kUnavailable,
-          "grpc: cannot listen on " + options.address +
-              " (taken, not of this machine, or below 1024 without the right to). Stop what listens "
-              "there (ss -ltnp names it), or choose another; port 0: any free one");
-    }
+    if (server_ == nullptr) return Status(Code::kInternal, "grpc: the server did not start");
+    const auto take = [this](int listener_fd, int fd) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.listener_fd = listener_fd;
+      connection.fd = fd;
+      connections_->HandleNewConnection(&connection);
+    };
+    acceptor_->Start(take, RoomForConnections(options.max_connections));
     return OkStatus();
   }
 
-  int port() const override { return port_; }
+  int port() const override { return acceptor_->port(); }
+  uint64_t refused_connections() const override { return acceptor_->refused(); }
 
   void Stop(int grace_ms) override {
+    if (acceptor_ != nullptr) acceptor_->Stop();
     if (server_ == nullptr) return;
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(grace_ms));
     server_->Wait();
@@ -84,8 +102,9 @@ class ServerImpl final : public Server {
 
  private:
   std::unique_ptr<RawIngestService> ingest_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;
-  int port_ = 0;
 };
 
 }  // namespace

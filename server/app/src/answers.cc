@@ -70,6 +70,7 @@ rpc::ServerOptions RpcOptionsOf(const AppOptions& options) {
   rpc.client_ca_file = options.tls_client_ca_file;
   rpc.reload_seconds = 1;
   rpc.max_message_bytes = options.max_message_bytes;
+  rpc.max_connections = options.max_connections;
   return rpc;
 }
 

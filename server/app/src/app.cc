@@ -136,6 +136,7 @@ class AppImpl final : public App {
       const char* field;
       uint64_t value, least, most;
     } limits[] = {{"max_message_bytes", o.max_message_bytes, 64 << 10, 256 << 20},
+                  {"max_connections", o.max_connections, 16, 1'000'000},
                   {"max_streams", o.max_streams, 1, 1'000'000},
                   {"max_streams_per_identity", o.max_streams_per_identity, 1, 1'000'000},
                   {"max_connections_per_identity", o.max_connections_per_identity, 1, 1'000'000},

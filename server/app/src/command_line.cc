@@ -10,6 +10,7 @@
 #include "foreshock/base/advice.h"
 #include "foreshock/base/file.h"
 #include "foreshock/base/heap.h"
+#include "foreshock/base/socket.h"
 #include "foreshock/server/app/app.h"
 #include "ready_line.h"
 
@@ -151,6 +152,7 @@ int RunServer(int argc, char** argv) {
   // gRPC would put a line to stderr for every handshake that fails, in its own format.
   ::setenv("GRPC_VERBOSITY", "NONE", 0);
   TuneHeap();
+  LiftFileLimit();
   Arguments arguments;
   const int parsed = Parse(argc, argv, &arguments);
   if (parsed >= 0) return parsed;

@@ -97,6 +97,7 @@ Readers Fields(AppOptions* o) {
       {"http_tls", Into(&o->http_tls)},
       {"tokens_file", Into(&o->tokens_file)},
       {"max_message_bytes", Into(&o->max_message_bytes)},
+      {"max_connections", Into(&o->max_connections)},
       {"max_streams", Into(&o->max_streams)},
       {"max_streams_per_identity", Into(&o->max_streams_per_identity)},
       {"max_connections_per_identity", Into(&o->max_connections_per_identity)},

@@ -34,6 +34,9 @@ void AddSecurity(const Security& security, std::vector<Counter>* counters) {
 }
 
 void AddAnswers(const Answers& answers, std::vector<Counter>* counters) {
+  counters->push_back({"grpc_refused_connections",
+                       "connections reset because their host had its share of max_connections",
+                       answers.grpc->refused_connections()});
   const http::Server::Stats http = answers.http->stats();
   counters->push_back({"http_connections", "connections taken by HTTP", http.connections});
   counters->push_back({"http_refused_connections", "of them closed: too many of one address", http.refused});

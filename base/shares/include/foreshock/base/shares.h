@@ -1,4 +1,5 @@
-// Who may take how much of room that is bounded: the one rule of the agent's spool and of the server's queue.
+// Who may take how much of room that is bounded: the one rule of the agent's spool, of the server's queue and
+// of its connections.
 //
 // Up to half of it everybody takes what he needs. Beyond, no one of n takes more than an n-th, so that one
 // who brings much cannot keep the others out while nothing leaves; and the last sixteenth is for those that

@@ -2,6 +2,8 @@
 // rpc/services.h); Ingest is the raw one of ingest_service.h.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,16 +27,21 @@ struct ServerOptions {
   int max_calls_per_connection = 2048;   // at a time; more wait at the client
   int handshake_timeout_ms = 20'000;     // for TLS and HTTP/2 to be agreed on
   int idle_connection_ms = 15 * 60'000;  // without a call: told to go away
+  // At a time, fewer where the process may open few files. Up to half of them a host may have all it wants;
+  // beyond, its share (base/shares). One too many is reset before anything is read of it.
+  size_t max_connections = 16'384;
 };
 
 class Server {
  public:
-  // Listens at once. kInvalidArgument naming cert_file, key_file or client_ca_file. `ingest` may be null.
-  // `services` are not owned. Both must outlive the Server.
+  // Listens at once. kInvalidArgument naming cert_file, key_file or client_ca_file; kUnavailable where the
+  // address cannot be had. `ingest` may be null. `services` are not owned. Both must outlive the Server.
   static Result<std::unique_ptr<Server>> Start(const ServerOptions& options, IngestHandlerFactory* ingest,
                                                const std::vector<grpc::Service*>& services);
   virtual ~Server() = default;  // stops
   virtual int port() const = 0;
+  // Connections that were reset because of max_connections.
+  virtual uint64_t refused_connections() const = 0;
   // Refuses new calls, gives running ones `grace_ms`, then cancels them.
   virtual void Stop(int grace_ms) = 0;
 };

@@ -33,8 +33,9 @@ struct AppOptions {
   bool http_tls = true;                    // false: HTTP stays plain, on loopback only
   std::string tokens_file;                 // calls need one of its tokens (foreshock token); empty: none
   uint64_t max_message_bytes = 16u << 20;  // of what gRPC clients send
+  uint64_t max_connections = 16'384;       // of gRPC, at a time; less where the process may open few files
   uint64_t max_streams = 16'384;           // of trainers, at a time
-  uint64_t max_streams_per_identity = 16'384;  // an identity: a token, else a certificate, else an address
+  uint64_t max_streams_per_identity = 16'384;    // an identity: a token, else a certificate, else an address
   uint64_t max_connections_per_identity = 8192;  // that streams come on
   uint64_t max_runs = 100'000;
   uint64_t max_new_runs_per_hour = 1000;  // of one identity
