@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import unittest
+import venv
 
 import harness
 from harness import BIN, until
@@ -151,6 +152,27 @@ class Up(harness.Case):
         first.stop()
         second = self.up()
         self.assertEqual(self.cli("show", "gpt", "--json", server=second.addresses["grpc"])["last_step"], 19)
+
+
+class DoctorOfAModel(harness.Case):
+    """With a Python that has torch: sdk/python/tests/test_doctor.py."""
+
+    def doctor(self, python):
+        return subprocess.run([BIN / "foreshock", "doctor", "--model", "gpt2", "--python", python], capture_output=True, text=True,
+                              env=self.environment(), timeout=harness.DEADLINE_S, check=False)
+
+    def test_no_such_python(self):
+        done = self.doctor(self.folder / "python")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn(f"python: '{self.folder}/python': No such file", done.stderr)
+
+    def test_a_python_without_torch(self):
+        venv.create(self.folder / "bare", with_pip=False, symlinks=True)
+        done = self.doctor(self.folder / "bare" / "bin" / "python")
+        self.assertEqual((done.returncode, done.stdout), (3, ""), done.stderr)
+        self.assertIn(f"python: {self.folder}/bare/bin/python: No module named 'torch'", done.stderr)
+        self.assertIn("FORESHOCK_PYTHON", done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
 
 
 class Unreachable(harness.Case):

@@ -104,5 +104,14 @@ TEST(Program, CatalogueNeedsNoServer) {
   EXPECT_THAT(RunWords({"catalogue", "--json"}).out, HasSubstr("\"name\":\"qk_sigma1\""));
 }
 
+TEST(Program, AModelNeedsAPythonAndNoServer) {
+  const Ran ran =
+      RunWords({"doctor", "--model", "gpt2", "--python", "/no/such/python", "--server", "127.0.0.1:1"});
+  EXPECT_EQ(ran.exit, kExitUnreachable);
+  EXPECT_THAT(ran.err, HasSubstr("python: '/no/such/python': No such file"));
+  EXPECT_THAT(ran.err, HasSubstr("FORESHOCK_PYTHON"));
+  EXPECT_THAT(ran.err, Not(HasSubstr("127.0.0.1:1")));
+}
+
 }  // namespace
 }  // namespace foreshock::cli

@@ -14,6 +14,7 @@
 #include "foreshock/cli/number.h"
 #include "foreshock/cli/render.h"
 #include "foreshock/json/json.h"
+#include "model_doctor.h"
 
 namespace foreshock::cli {
 namespace {
@@ -87,17 +88,28 @@ class Doctor final : public Command {
  public:
   CommandSpec Spec() override {
     return {
-        "doctor", "Is everything reachable, is anything lost or not monitored?",
-        "Exit status 0 when all is well, 1 when there are findings, 3 when no server answers.\n\nExamples:\n"
+        "doctor", "Is everything reachable, is anything lost or not monitored? What of a model would be?",
+        "Exit status 0 when all is well, 1 when there are findings, 3 when no server answers.\n"
+        "With --model no server is asked: 0 when all its attention layers would be watched, 1 when some\n"
+        "would not, 2 when it cannot be made, 3 when there is no Python with torch and the package "
+        "foreshock.\n"
+        "\nExamples:\n"
         "  foreshock doctor\n  foreshock doctor --agent unix:/run/foreshock/agent.sock\n"
-        "  foreshock doctor --json",
+        "  foreshock doctor --json\n  foreshock doctor --model gpt2\n"
+        "  foreshock doctor --model train.py:make_model --python .venv/bin/python",
         [this](ArgSink& sink) {
           sink.Option("--agent", &agent_, "the agent's address, unix:PATH", "FORESHOCK_ADDR");
+          sink.Option(
+              "--model", &model_,
+              "say what would be watched in a PyTorch model: MODULE:NAME or FILE.py:NAME (a module, or what "
+              "makes one), a folder with a Transformers config.json, or a model type such as llama");
+          sink.Option("--python", &python_, "the Python that --model is made by", "FORESHOCK_PYTHON");
           server_.Declare(sink);
         }};
   }
 
   int Run(Context& context) override {
+    if (!model_.empty()) return LookAtModel(context);
     auto client = server_.Connect();
     if (!client.ok()) return Fail(context, client.status());
     std::vector<std::string> findings;
@@ -127,6 +139,11 @@ class Doctor final : public Command {
   }
 
  private:
+  int LookAtModel(Context& context) const {
+    const Result<int> exit = RunModelDoctor(context, python_, model_, server_.json());
+    return exit.ok() ? *exit : Fail(context, exit.status());
+  }
+
   // Ok when it listens, or when no agent is asked for: file: and grpc: go without one.
   Status InspectAgent(std::vector<std::string>* findings) const {
     if (!agent_.starts_with("unix:")) return OkStatus();
@@ -157,7 +174,7 @@ class Doctor final : public Command {
     context.out << out.text() << "\n";
   }
 
-  std::string agent_;
+  std::string agent_, model_, python_ = "python3";
   ServerArgs server_;
 };
 
