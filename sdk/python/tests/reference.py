@@ -25,9 +25,11 @@ def _allowed(mask, causal, q, k):
     return keep & (mask > -1e4), mask.double()
 
 
-def attention(q, k, v, keep, bias, scale):
+def attention(q, k, v, keep, bias, scale, softcap=None):
     """(O, scores) in float64; k and v with as many heads as q."""
     s = scale * q @ k.transpose(-1, -2)
+    if softcap is not None:
+        s = softcap * torch.tanh(s / softcap)
     if bias is not None:
         s = s + bias.clamp_min(-1e4)
     s = s.masked_fill(~keep, -math.inf)
@@ -35,10 +37,10 @@ def attention(q, k, v, keep, bias, scale):
 
 
 @contextlib.contextmanager
-def _written_out(calls):
-    original = F.scaled_dot_product_attention
+def _written_out(calls, home):
+    original, eager = F.scaled_dot_product_attention, getattr(home, "eager_attention_forward", None)
 
-    def sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    def sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, softcap=None):
         assert dropout_p == 0.0
         q = query * 1.0
         q.retain_grad()
@@ -46,24 +48,32 @@ def _written_out(calls):
         k, v = key.repeat_interleave(times, 1), value.repeat_interleave(times, 1)
         keep, bias = _allowed(attn_mask, is_causal, q, k)
         scale = q.shape[-1] ** -0.5 if scale is None else scale
-        o, s = attention(q, k, v, keep, bias, scale)
+        o, s = attention(q, k, v, keep, bias, scale, softcap)
         o.retain_grad()
         calls.append({"q": q, "k": k, "v": v, "o": o, "s": s, "keep": keep, "bias": bias, "scale": scale})
         return o
 
+    def eager_attention_forward(module, query, key, value, attention_mask, dropout=0.0, scaling=None, softcap=None, **unused):
+        return sdpa(query, key, value, attention_mask, dropout, False, scaling, softcap=softcap).transpose(1, 2).contiguous(), None
+
     F.scaled_dot_product_attention = sdpa
+    if home is not None:
+        home.eager_attention_forward = eager_attention_forward
     try:
         yield
     finally:
         F.scaled_dot_product_attention = original
+        if home is not None:
+            home.eager_attention_forward = eager
 
 
-def capture(model, forward):
-    """Attention calls, in order, of forward(float64 copy of model).backward()."""
+def capture(model, forward, home=None):
+    """Attention calls, in order, of forward(float64 copy of model).backward(). home: the module of Transformers whose eager function is
+    written out as well."""
     twin = copy.deepcopy(model).double()
     twin.zero_grad()
     calls = []
-    with _written_out(calls):
+    with _written_out(calls, home):
         forward(twin).backward()
     return [{n: (t.grad if g else t).detach() if isinstance(t, torch.Tensor) else t
              for n, t, g in [*((n, t, False) for n, t in c.items()), ("d_o", c["o"], True), ("dq", c["q"], True)]}

@@ -262,10 +262,10 @@ class Stack(nn.Module):
         return x.square().mean()
 
 
-def measured(record, model, forward):
+def measured(record, model, forward, home=None):
     """(monitor, Recording, float64 calls) of one step."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    calls = reference.capture(model, forward)
+    calls = reference.capture(model, forward, home)
     monitor, recording = record(model, optimizer)
     loss = forward(model)
     loss.backward()
@@ -473,6 +473,45 @@ def test_queries_and_keys_that_the_model_normalises(record):
     reference.compare(recording.layer(0, 0), reference.attention_signals(calls[0]))
     hello = recording.lines()[0]
     assert "qk_norm" in str(hello), "who judges is told that norms of these weights are no cause"
+
+
+def gemma(version, implementation):
+    """(model, its home) of two small layers, the first with a sliding window; logits that a cap of 2 would bend. Gemma 2 applies it, Gemma 3's
+    modules know of it and leave it out."""
+    name = f"Gemma{version}"
+    config = getattr(transformers, "Gemma2Config" if version == 2 else "Gemma3TextConfig", None)
+    if config is None:
+        pytest.skip("an older Transformers")
+    torch.manual_seed(0)
+    model = getattr(transformers, name + "ForCausalLM")(config(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8, vocab_size=50,
+        query_pre_attn_scalar=12, sliding_window=5, layer_types=["sliding_attention", "full_attention"], attn_implementation=implementation,
+        attn_logit_softcapping=2.0))
+    with torch.no_grad():
+        for layer in model.model.layers:
+            if version == 2:
+                layer.self_attn.q_proj.weight.mul_(300)
+            else:
+                layer.self_attn.q_norm.weight.fill_(1.5)
+    return model, sys.modules[type(model).__module__]
+
+
+@pytest.mark.parametrize("version, implementation", [(2, "eager"), (3, "eager"), (3, "sdpa")])
+def test_gemma(record, version, implementation):
+    """The whole reference."""
+    model, home = gemma(version, implementation)
+    ids = torch.randint(50, (2, 12))
+    weights = [(reference.heads_of(b.self_attn.q_proj.weight, 8), reference.heads_of(b.self_attn.k_proj.weight, 8)) for b in model.model.layers]
+    monitor, recording, calls = measured(record, model, lambda m: m(input_ids=ids, labels=ids).loss, home)
+    assert not monitor.unwatched and len(calls) == 2
+    assert [call["keep"][0, 0].sum(-1).max() for call in calls] == [5, 12], "the window reached attention"
+    assert all(call["scale"] == pytest.approx(12**-0.5) for call in calls)
+    for index, call in enumerate(calls):
+        got = recording.layer(0, index)
+        reference.compare(got, {**reference.attention_signals(call), **reference.weight_signals(*weights[index])}, f"layer {index}")
+        assert all(abs(v) < 1e-2 for v in got["delta_error"]), got["delta_error"]
+        largest = max(got["logit_max"])
+        assert (1.5 < largest <= 2.0) if version == 2 else largest > 2.5, largest
 
 
 def test_dropout_is_measured_but_for_rounding(record):

@@ -201,6 +201,7 @@ def _eager(original):
     """A Transformers eager_attention_forward(module, query, key, value, attention_mask, ...), watched."""
     signature = inspect.signature(original)
     default_scaling = signature.parameters["scaling"].default if "scaling" in signature.parameters else None
+    knows_cap = "softcap" in signature.parameters
 
     @functools.wraps(original)
     def eager_attention_forward(module, query, key, value, attention_mask, *args, **kwargs):
@@ -211,9 +212,11 @@ def _eager(original):
             scale = None
         dropout = kwargs.get("dropout", 0.0)
         softcap = kwargs.get("softcap", None)
+        if softcap is None and knows_cap:
+            softcap = 0.0
         return _tapped(
             lambda q, k, v: original(module, q, k, v, attention_mask, **kwargs),
-            query, key, value, attention_mask, False, scale, False, dropout, 0.0 if softcap is None else softcap)
+            query, key, value, attention_mask, False, scale, False, dropout, softcap)
 
     eager_attention_forward.foreshock_original = original
     return eager_attention_forward

@@ -55,7 +55,7 @@ class Tap:
     # ---- forward
 
     def observe(self, scale, causal, dropout, softcap):
-        """How attention is called, from its first call. Where it was said by hand, that stays."""
+        """How attention is called, from its first call. Where it was said by hand, that stays. softcap: 0 none, None the call does not say."""
         if self.observed:
             return
         self.observed = True
@@ -64,7 +64,8 @@ class Tap:
             layer.scale = scale
         if layer.causal is None:
             layer.causal, self.call_says_causal = bool(causal), True
-        layer.softcap = layer.softcap or float(softcap)
+        if softcap is not None and not layer.softcap_said:  # a module may have a cap that its call does not apply
+            layer.softcap = float(softcap)
         layer.dropout = float(dropout)
         if dropout > 0:  # the library tells the server the same of its own accord
             self.monitor.unwatched.setdefault(f"{layer.name} (rounding)", f"attention dropout {dropout:g}: O and dO are of other weights")

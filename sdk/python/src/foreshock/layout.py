@@ -62,6 +62,7 @@ class AttentionLayer:
     local_kv_heads: int = 0
     scale: float | None = None  # None: as the call says, else 1 / sqrt(head_dim)
     softcap: float = 0.0
+    softcap_said: bool = False  # by hand: a call that says otherwise does not count
     causal: bool | None = None  # None: as the call says
     dropout: float = 0.0
     weight_decay: float | None = None  # decoupled; None: as the optimizer says

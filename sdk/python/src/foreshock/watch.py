@@ -75,7 +75,7 @@ def register(module, *, query_heads, head_dim, kv_heads=None, wq=None, wk=None, 
                 raise ValueError(f"{projection.name}: {features} features, the heads need {need}")
     layer = AttentionLayer(
         name="", module=weakref.ref(module), model_dim=model_dim, query_heads=query_heads, kv_heads=kv_heads,
-        head_dim=head_dim, wq=q, wk=k, layout=said, qk_norm=qk_norm, scale=scale, softcap=softcap, causal=causal,
+        head_dim=head_dim, wq=q, wk=k, layout=said, qk_norm=qk_norm, scale=scale, softcap=softcap, softcap_said=softcap != 0, causal=causal,
         weight_decay=weight_decay,
         first_query_head=first_query_head, local_query_heads=here if here < query_heads else 0,
         first_kv_head=first_query_head * kv_heads // query_heads, local_kv_heads=kv_here if here < query_heads else 0,
