@@ -3,12 +3,14 @@
 What is taken from the pages is run as it stands there; around it is the least that those projects have at these places.
 """
 
+import inspect
 import json
 import pathlib
 import re
 import textwrap
 import types
 
+import pytest
 import torch
 from torch import nn
 
@@ -38,51 +40,129 @@ def frames(path):
     return [d for d in lines if "step" in d and "event" not in d]
 
 
-def test_torchtitan(tmp_path, monkeypatch):
+TITAN = """
+    # IMPORT
+    class BaseLogger:
+        def __init__(self):
+            self.told, self.closed = [], False
+
+        def log(self, metrics, step):
+            self.told.append((step, metrics))
+
+        def close(self):
+            self.closed = True
+
+    class MetricsProcessor:
+        def __init__(self, log_freq):
+            self.logger, self.log_freq = BaseLogger(), log_freq
+
+        def should_log(self, step):
+            return step == 1 or step % self.log_freq == 0
+
+        def log(self, step, global_avg_loss, global_max_loss, grad_norm):
+            self.logger.log({"loss_metrics/global_avg_loss": global_avg_loss, "loss_metrics/global_max_loss": global_max_loss,
+                             "grad_norm": grad_norm}, step)
+
+        def close(self):
+            self.logger.close()
+
+    class Checkpointer:
+        def load(self, step):
+            pass
+
+    class Trainer:
+        def __init__(self, log_freq=1, last_stage=None):
+            self.model_parts = [models.nanogpt()]
+            self.optimizers = [torch.optim.AdamW(self.model_parts[0].parameters(), lr=1e-3)]  # a container there
+            self.parallel_dims, self.step = types.SimpleNamespace(pp_enabled=last_stage is not None), 0
+            if last_stage is not None:  # else torchtitan has no such member
+                self.pp_has_last_stage = last_stage
+            self.metrics_processor, self.checkpointer = MetricsProcessor(log_freq), Checkpointer()
+
+        def train(self, steps):
+            self.checkpointer.load(step=-1)
+            # WATCH
+            while self.step < steps:
+                self.step += 1
+                self.train_step()
+
+        def train_step(self):
+            accumulated_losses = []
+            self.optimizers[0].zero_grad()
+            for micro in range(2):
+                loss = self.model_parts[0](*models.batch(10 * self.step + micro)) / 2
+                loss.backward()
+                accumulated_losses.append(loss.detach())
+            parameters = list(self.model_parts[0].parameters())
+            grad_norm = torch.nn.utils.get_total_norm([p.grad for p in parameters])  # theirs does not call clip_grad_norm_
+            torch.nn.utils.clip_grads_with_norm_(parameters, 1.0, grad_norm)
+            self.optimizers[0].step()
+            loss = torch.sum(torch.stack(accumulated_losses))
+            if not self.metrics_processor.should_log(self.step):
+                return
+            self.metrics_processor.log(self.step, loss.item(), loss.item(), grad_norm.item())
+
+        def close(self):
+            self.metrics_processor.close()
+"""
+
+
+def torchtitan(tmp_path, monkeypatch):
+    """The page's lines in a trainer with torchtitan's members: its class."""
     lines = added("torchtitan.md")
-    assert len(lines) == 5 and lines[0] == "import foreshock"
+    assert len(lines) == 2 and lines[0].startswith("from foreshock.torchtitan import")
     monkeypatch.setenv("FORESHOCK_ADDR", f"file:{tmp_path}/run.jsonl")
     monkeypatch.setenv("FORESHOCK_RUN", "titan")
     names = {"torch": torch, "models": models, "types": types}
-    exec(program("""
-        # IMPORT
-        class Trainer:
-            def __init__(self):
-                self.model_parts = [models.nanogpt()]
-                self.optimizers = [torch.optim.AdamW(self.model_parts[0].parameters(), lr=1e-3)]  # a container there
-                self.parallel_dims, self.step = types.SimpleNamespace(pp_enabled=False), 0
+    exec(program(TITAN, IMPORT=lines[:1], WATCH=lines[1:]), names)
+    return names["Trainer"]
 
-            def train(self, steps):
-                # WATCH
-                while self.step < steps:
-                    self.step += 1
-                    self.train_step()
 
-            def train_step(self):
-                parallel_dims, accumulated_losses = self.parallel_dims, []
-                self.optimizers[0].zero_grad()
-                for micro in range(2):
-                    loss = self.model_parts[0](*models.batch(10 * self.step + micro)) / 2
-                    loss.backward()
-                    accumulated_losses.append(loss.detach())
-                grad_norm = torch.nn.utils.clip_grad_norm_(self.model_parts[0].parameters(), 1.0)
-                self.optimizers[0].step()
-                loss = torch.sum(torch.stack(accumulated_losses))
-                self.told = loss.item(), grad_norm.item()
-                # STEP
-
-            def close(self):
-                # CLOSE
-        """, IMPORT=lines[:1], WATCH=lines[1:2], STEP=lines[2:4], CLOSE=lines[4:5]), names)
-    trainer = names["Trainer"]()
-    trainer.train(STEPS)
+@pytest.mark.skipif(not hasattr(torch.nn.utils, "get_total_norm"), reason="torchtitan needs a later PyTorch")
+@pytest.mark.parametrize("log_freq", [1, 2])
+def test_torchtitan(tmp_path, monkeypatch, log_freq):
+    trainer = torchtitan(tmp_path, monkeypatch)(log_freq)
+    inner = trainer.metrics_processor.logger
+    trainer.train(STEPS + 1)
     trainer.close()
     told = frames(tmp_path / "run.jsonl")
-    assert [f["step"] for f in told] == [1, 2, 3]
-    assert abs(told[-1]["loss"] - trainer.told[0]) < 1e-6 and abs(told[-1]["grad_norm"] - trainer.told[1]) < 1e-5
+    assert [f["step"] for f in told] == [1, 2, 3, 4]
+    logged = [1, 2, 3, 4] if log_freq == 1 else [1, 2, 4]
+    assert inner.closed and [step for step, _ in inner.told] == logged
+    for step, metrics in inner.told:
+        frame = told[step - 1]
+        assert abs(frame["loss"] - metrics["loss_metrics/global_avg_loss"]) < 1e-6 and abs(frame["grad_norm"] - metrics["grad_norm"]) < 1e-5
+    assert [f["step"] for f in told if f.get("loss") is not None] == logged
     first = next(f for f in told if "qk_sigma1" in f)
     for signal in ("wq_sigma1", "qk_sigma1", "logit_max"):
         assert [len(heads) for heads in first[signal]] == [4, 4], signal
+
+
+@pytest.mark.skipif(not hasattr(torch.nn.utils, "get_total_norm"), reason="torchtitan needs a later PyTorch")
+def test_torchtitan_that_breaks_in_a_pipeline(tmp_path, monkeypatch):
+    """A rank without the last stage: its placeholder is not told. An exception is: torchtitan closes inside of `except`."""
+    trainer = torchtitan(tmp_path, monkeypatch)(last_stage=False)
+    trainer.train(1)
+    try:
+        trainer.optimizers = None
+        trainer.train_step()
+    except TypeError:
+        trainer.close()
+    lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    assert "loss" not in next(d for d in lines if d.get("step") == 1 and "event" not in d)
+    assert (lines[-1]["event"], lines[-1]["status"]) == ("goodbye", "failed")
+
+
+def test_torchtitan_loggers_have_no_more_to_do():
+    """Its own logger's methods are ours."""
+    metrics = pytest.importorskip("torchtitan.components.metrics", exc_type=ImportError)
+    from foreshock.torchtitan import ForeshockLogger
+
+    theirs = {name for name in vars(metrics.BaseLogger) if not name.startswith("_")}
+    assert theirs <= set(vars(ForeshockLogger)), theirs
+    for name in theirs:
+        assert list(inspect.signature(getattr(metrics.BaseLogger, name)).parameters) == list(
+            inspect.signature(getattr(ForeshockLogger, name)).parameters)
 
 
 class Attention(nn.Module):

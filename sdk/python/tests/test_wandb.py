@@ -1,5 +1,7 @@
 """The Weights & Biases bridge, with a real server and a real (offline) run."""
 
+import types
+
 import pytest
 import torch
 
@@ -31,11 +33,159 @@ def test_signals_and_alerts_reach_the_run(servers, monkeypatch, tmp_path):
         from harness import until
         until(lambda: bridge.poll() and told, "the alert about the loss that is not a number")
         bridge.close()
+        run.log({"end": 1.0})  # signals wait for the trainer's next row
         assert "non_finite" in told[0]["title"] and len({str(t) for t in told}) == len(told)
         series = servers.get(server, "/api/v1/runs/bridged/step/last", signal="logit_max")["frame"]["series"]
         assert float(run.summary["foreshock/logit_max"]) == pytest.approx(worst(series)["foreshock/logit_max"], nan_ok=True)
     finally:
         run.finish()
+
+
+NAN = {"attention_every_steps": 1, "spectra_every_steps": 1, "row_every": 1, "budget": 1.0}
+
+
+@pytest.fixture
+def opened(monkeypatch, tmp_path):
+    """An offline wandb run, and the alerts that it is told."""
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    run = wandb.init(mode="offline", dir=str(tmp_path), project="p")
+    told = []
+    monkeypatch.setattr(run, "alert", lambda **alert: told.append(alert))
+    yield types.SimpleNamespace(run=run, told=told)
+    run.finish()
+
+
+def hf_trainer(tmp_path, callback, steps=4):
+    """A Transformers Trainer whose loss is no number in its last two steps."""
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    torch.manual_seed(0)
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        n_embd=32, n_layer=2, n_head=4, vocab_size=50, n_positions=16, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0,
+        bos_token_id=0, eos_token_id=1))
+
+    class Breaks(transformers.TrainerCallback):
+        def on_step_begin(self, args, state, control, **kwargs):
+            if state.global_step == steps - 2:
+                with torch.no_grad():
+                    model.transformer.ln_f.bias.fill_(float("nan"))
+
+    rows = [{"input_ids": r, "labels": r} for r in torch.randint(50, (16, 16))]
+    arguments = transformers.TrainingArguments(output_dir=str(tmp_path), max_steps=steps, per_device_train_batch_size=2, report_to=[],
+                                               use_cpu=True, disable_tqdm=True, save_strategy="no")
+    return transformers.Trainer(model, arguments, train_dataset=rows, callbacks=[callback, Breaks()])
+
+
+@pytest.mark.parametrize("server_by", ["argument", "environment"])
+def test_a_transformers_trainer_bridges_by_itself(servers, opened, monkeypatch, tmp_path, server_by):
+    from foreshock.transformers import ForeshockCallback
+
+    server = servers.server()
+    agent = servers.agent(server.grpc)
+    monkeypatch.setenv("FORESHOCK_HTTP", f"http://{server.http}" if server_by == "environment" else "http://127.0.0.1:1")
+    given = {} if server_by == "environment" else {"wandb_server": f"http://{server.http}"}
+    callback = ForeshockCallback(run="by-itself", address=agent.address, **given, **NAN)
+    last_round = closes_at_the_end(servers, server, "by-itself", monkeypatch)
+    hf_trainer(tmp_path, callback).train()
+    assert last_round and any("non_finite" in alert["title"] for alert in opened.told), opened.told
+    assert len({str(alert) for alert in opened.told}) == len(opened.told)
+
+
+def test_a_lightning_trainer_bridges_by_itself(servers, opened, monkeypatch, tmp_path):
+    lightning = pytest.importorskip("lightning")
+    from foreshock.lightning import ForeshockCallback
+
+    server = servers.server()
+    agent = servers.agent(server.grpc)
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = models.nanogpt()
+
+        def training_step(self, batch, index):
+            if self.global_step == 2:
+                with torch.no_grad():
+                    self.net.ln_f.bias.fill_(float("nan"))
+            return self.net(*batch)
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), lr=1e-2)
+
+    last_round = closes_at_the_end(servers, server, "pl", monkeypatch)
+    data = torch.utils.data.TensorDataset(*models.batch(0, size=12))
+    lightning.Trainer(max_steps=4, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
+                      enable_checkpointing=False, default_root_dir=str(tmp_path), max_epochs=-1,
+                      callbacks=[ForeshockCallback(run="pl", address=agent.address, wandb_server=f"http://{server.http}", **NAN)]
+                      ).fit(Module(), torch.utils.data.DataLoader(data, batch_size=2))
+    assert last_round and any("non_finite" in alert["title"] for alert in opened.told), opened.told
+
+
+def closes_at_the_end(servers, server, run, monkeypatch):
+    """Bridges close when the server has the run's end: their last round then has what there is. Returns the bridges that did."""
+    from foreshock import wandb as bridges
+
+    closed, close = [], bridges.Bridge.close
+
+    def wait_and_close(bridge):
+        servers.await_end(server, run)
+        close(bridge)
+        closed.append(bridge)
+
+    monkeypatch.setattr(bridges.Bridge, "close", wait_and_close)
+    return closed
+
+
+def test_where_there_is_nothing_to_bridge(opened, capfd, monkeypatch, tmp_path):
+    """A file has no server; a server that never answers is named once; False is no bridge; no wandb run, none either."""
+    from foreshock.transformers import ForeshockCallback
+    from foreshock.wandb import Follower
+
+    model = models.nanogpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    with foreshock.watch(model, optimizer, run="file", address=f"file:{tmp_path}/run.jsonl") as monitor:
+        follower = Follower("http://127.0.0.1:1")
+        follower.look(monitor)
+        assert follower.bridge is None
+        monkeypatch.setattr(type(monitor), "has_server", True)
+        follower = Follower(False)
+        follower.look(monitor)
+        assert follower.bridge is None
+        follower = Follower("http://127.0.0.1:1")
+        follower.look(monitor)
+        assert follower.bridge is not None
+        follower.close()
+        said = capfd.readouterr().err
+        assert said.count("http://127.0.0.1:1 did not answer") == 1 and "FORESHOCK_HTTP" in said
+        import wandb
+
+        monkeypatch.setattr(wandb, "run", None)
+        follower = Follower("http://127.0.0.1:1")
+        follower.look(monitor)
+        assert follower.bridge is None and not follower.off, "a run may be opened later"
+    assert ForeshockCallback(wandb_server=False).options == {}
+
+
+def test_rows_of_the_trainer_are_not_dropped(servers, opened, monkeypatch):
+    """wandb drops rows whose step= lies behind its own step: a bridge may not move that."""
+    from foreshock.wandb import Bridge
+
+    server = servers.server()
+    agent = servers.agent(server.grpc)
+    model = models.nanogpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    bridge = Bridge("steps", f"http://{server.http}", period_s=3600)
+    with foreshock.watch(model, optimizer, run="steps", address=agent.address, **NAN) as monitor:
+        for step in range(3):
+            opened.run.log({"loss": 1.0 + step}, step=step)
+            models.train(model, optimizer, 1, monitor, first=step)
+            from harness import until
+            until(lambda: servers.get(server, "/api/v1/runs").get("runs") and bridge.poll() and bridge._step == step, "the step")
+            opened.run.log({"later": 10.0 + step}, step=step)
+    bridge.close()
+    opened.run.log({"end": 1.0}, step=3)
+    assert opened.run.step == 3 and opened.run.summary["later"] == 12.0 and opened.run.summary["foreshock/step"] == 2
 
 
 def test_without_an_active_run_it_says_so():

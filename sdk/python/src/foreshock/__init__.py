@@ -14,7 +14,7 @@ from .layout import AttentionLayer, Unmonitored
 from .monitor import Monitor
 from .watch import plan, register, watch
 
-_BRIDGES = ("lightning", "transformers", "wandb")  # each imports a package that may not be there
+_BRIDGES = ("lightning", "torchtitan", "transformers", "wandb")  # each for a package that may not be there
 
 
 def __getattr__(name):

@@ -10,17 +10,20 @@ except ImportError:
     from pytorch_lightning.callbacks import Callback
 
 from . import _abi, guard as make_guard, watch
+from .wandb import Follower
 
 
 class ForeshockCallback(Callback):
     """Watches the LightningModule. Options are those of foreshock.watch(); `guard`: a mode of foreshock.guard(), or None.
 
     Loss is what training_step returns. The guard's state is kept in Lightning's checkpoints. The action `stop` sets
-    trainer.should_stop.
+    trainer.should_stop. While a wandb run is open, alerts and signals go there, too (foreshock.wandb.Follower; `wandb_server`: the server's
+    HTTP address, False: not).
     """
 
-    def __init__(self, guard=None, guard_options=None, **options):
+    def __init__(self, guard=None, guard_options=None, wandb_server=None, **options):
         super().__init__()
+        self._wandb = Follower(wandb_server)
         self.options, self.mode, self.guard_options = options, guard, guard_options or {}
         self.monitor = self.guard = self._guard_state = None
         self._loss, self._step = None, 0
@@ -37,6 +40,7 @@ class ForeshockCallback(Callback):
         if trainer.global_step:
             self.monitor.event(_abi.EVENT_RESUME, trainer.global_step)
         self._tell_checkpoints(trainer)
+        self._wandb.look(self.monitor)
 
     def _tell_checkpoints(self, trainer):
         """Lightning's hook for checkpoints does not know their path: the call that writes them does."""
@@ -59,6 +63,7 @@ class ForeshockCallback(Callback):
         self._step = trainer.global_step
         loss, self._loss = self._loss, None
         self.monitor.step(loss=loss, step=trainer.global_step - 1)
+        self._wandb.look(self.monitor)
         if self.monitor.should_stop:
             trainer.should_stop = True
 
@@ -83,3 +88,4 @@ class ForeshockCallback(Callback):
             self._unwrap()
             self.monitor.close(end)
             self.monitor = None
+            self._wandb.close()

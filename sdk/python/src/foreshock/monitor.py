@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import ctypes as C
 import itertools
+import os
 import sys
 import threading
 import weakref
@@ -194,6 +195,24 @@ class Monitor:
         for layer in self._places.moved():
             wq, wk = self._weights(layer)
             self.library.fs_layer_set_weights(self.handle, layer.index, wq and C.byref(wq), wk and C.byref(wk))
+
+    # ---- where the record goes
+
+    @property
+    def run(self):
+        """The run's name."""
+        return str(self._options.get("run") or os.environ.get("FORESHOCK_RUN") or "")
+
+    @property
+    def rank(self):
+        """This process among those of the run."""
+        return int(self._options.get("rank") or os.environ.get("RANK") or 0)
+
+    @property
+    def has_server(self):
+        """The record goes to an agent or a server, and not into a file."""
+        address = str(self._options.get("address") or os.environ.get("FORESHOCK_ADDR") or "unix:")
+        return not address.startswith("file:")
 
     # ---- steps
 

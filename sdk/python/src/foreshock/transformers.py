@@ -10,6 +10,7 @@ import torch
 from transformers import Trainer, TrainerCallback
 
 from . import _abi, guard as make_guard, watch
+from .wandb import Follower
 from .watch import inner_model
 
 
@@ -21,11 +22,13 @@ class ForeshockCallback(TrainerCallback):
 
     Loss is what the model returns, every step, whatever `logging_steps` is. Checkpoints, evaluations and the end are told: an exception
     that leaves Trainer.train() is a failure, whoever catches it. The guard's state is kept in each checkpoint (foreshock_guard.bin). The actions `checkpoint` and `stop` become
-    the Trainer's own control flags.
+    the Trainer's own control flags. While a wandb run is open, alerts and signals go there, too (foreshock.wandb.Follower; `wandb_server`: the
+    server's HTTP address, False: not).
     """
 
-    def __init__(self, guard=None, guard_options=None, **options):
+    def __init__(self, guard=None, guard_options=None, wandb_server=None, **options):
         self.options, self.mode, self.guard_options = options, guard, guard_options or {}
+        self._wandb = Follower(wandb_server)
         self.monitor = self.guard = None
         self._losses, self._hook, self._save = [], None, False
 
@@ -42,6 +45,7 @@ class ForeshockCallback(TrainerCallback):
             lambda m, a, k, out: me() and me()._keep_loss(m, k, out), with_kwargs=True)
         if state.global_step:
             self.monitor.event(_abi.EVENT_RESUME, state.global_step)
+        self._wandb.look(self.monitor)
 
     def _restore_guard(self, args, step):
         """The Trainer does not say which folder it resumes from: the one of its step, or the one named in its arguments."""
@@ -78,6 +82,7 @@ class ForeshockCallback(TrainerCallback):
         if self.monitor is None:
             return
         self.monitor.step(loss=self._loss(), step=state.global_step - 1)
+        self._wandb.look(self.monitor)
         if self._save:
             self._save, control.should_save = False, True
         if self.monitor.should_stop:
@@ -96,20 +101,20 @@ class ForeshockCallback(TrainerCallback):
             self.monitor.event(_abi.EVENT_EVAL, state.global_step)
 
     def on_train_end(self, args, state, control, **kwargs):
-        if self.monitor is None:
-            return
-        if self._hook is not None:
-            self._hook.remove()
-        self.monitor.close(_abi.STOPPED if self.monitor.should_stop else _abi.FINISHED)
-        self.monitor = None
+        if self.monitor is not None:
+            self._close(_abi.STOPPED if self.monitor.should_stop else _abi.FINISHED)
 
     def failed(self):
         """An exception left the training."""
         if self.monitor is not None:
-            if self._hook is not None:
-                self._hook.remove()
-            self.monitor.close(_abi.FAILED)
-            self.monitor = None
+            self._close(_abi.FAILED)
+
+    def _close(self, end):
+        if self._hook is not None:
+            self._hook.remove()
+        self.monitor.close(end)
+        self.monitor = None
+        self._wandb.close()
 
 
 def _tell_failures():

@@ -4,17 +4,23 @@
     ...
     bridge.close()
 
-A thread asks the server; the trainer waits for nothing. What the server does not answer is asked for again later.
+A thread asks the server; the trainer waits for nothing. What the server does not answer is asked for again later. Signals go into the row that
+the trainer logs next (commit=False): a row of their own would move wandb's step, and rows that the trainer logs with a step= behind it are
+dropped. The callbacks for Transformers and Lightning and the logger for torchtitan make a bridge by themselves (Follower).
 """
 
 import json
+import os
+import sys
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
 SIGNALS = ("logit_max", "qk_sigma1", "wq_sigma1", "tied_row_fraction", "saturated_row_fraction", "output_rounding_bias",
            "delta_error", "entropy_mean")
+SERVER = "http://127.0.0.1:7070"
 
 
 def _value(v):
@@ -35,20 +41,32 @@ def worst(series):
     return out
 
 
+def token_of_environment():
+    """FORESHOCK_TOKEN, else the first line of the file that FORESHOCK_TOKEN_FILE names, else None."""
+    if token := os.environ.get("FORESHOCK_TOKEN"):
+        return token
+    try:
+        with open(os.environ.get("FORESHOCK_TOKEN_FILE", ""), encoding="utf-8") as file:
+            return file.readline().strip() or None
+    except OSError:
+        return None
+
+
 class Bridge:
     """Copies alerts (run.alert) and signals (run.log, against foreshock/step) of one run every `period_s` seconds.
 
-    `wandb_run`: None takes wandb.run. ValueError when none is active.
+    `wandb_run`: None takes wandb.run. ValueError when none is active. `answered`: the server has answered once.
     """
 
-    def __init__(self, run, server="http://127.0.0.1:7070", wandb_run=None, period_s=10.0, token=None):
+    def __init__(self, run, server=SERVER, wandb_run=None, period_s=10.0, token=None):
         import wandb
 
-        self._wandb, self._to = wandb, wandb_run or wandb.run
+        self._wandb, self._to, self.answered = wandb, wandb_run or wandb.run, False
         if self._to is None:
             raise ValueError("no wandb run is active: call wandb.init() first")
         self._base = f"{server}/api/v1/runs/{urllib.parse.quote(run, safe='')}"
         self._token, self._seen, self._step = token, set(), -1
+        self._began = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())  # compares with fired_at
         self._to.define_metric("foreshock/step")
         self._to.define_metric("foreshock/*", step_metric="foreshock/step")
         self._end = threading.Event()
@@ -71,14 +89,18 @@ class Bridge:
             return False
         for alert in reversed(alerts):
             key = (alert.get("id"), alert.get("state"), alert.get("severity"))
+            # Of a run that is resumed: what was over before this bridge is no news.
+            over = not self.answered and alert.get("state") == "resolved" and alert.get("fired_at", "") < self._began
             if key not in self._seen:
                 self._seen.add(key)
-                self._tell(alert)
+                if not over:
+                    self._tell(alert)
+        self.answered = True
         frame = last.get("frame", {})
         step = frame.get("step", last.get("step", -1))
         if step > self._step:
             self._step = step
-            self._to.log({"foreshock/step": step, **worst(frame.get("series", []))})
+            self._to.log({"foreshock/step": step, **worst(frame.get("series", []))}, commit=False)
         return True
 
     def _tell(self, alert):
@@ -89,10 +111,58 @@ class Bridge:
 
     def _loop(self, period_s):
         while not self._end.wait(period_s):
-            self.poll()
+            try:
+                self.poll()
+            except Exception as error:  # noqa: BLE001: the wandb run may have ended
+                print(f"foreshock: wandb: {type(error).__name__}: {error}; no more signals there", file=sys.stderr)
+                return
 
     def close(self):
         """A last round, then the thread ends."""
         self._end.set()
         self._thread.join(30)
         self.poll()
+
+
+class Follower:
+    """A bridge by itself: made when a wandb run is open, on the rank that has it. What callbacks hold; nothing in here raises.
+
+    `server`: the server's HTTP address; None: FORESHOCK_HTTP, else http://127.0.0.1:7070; False: no bridge.
+    """
+
+    def __init__(self, server=None):
+        self.server, self.bridge = server, None
+        self.off = server is False
+        if server is None:
+            self.server = os.environ.get("FORESHOCK_HTTP") or SERVER
+
+    def look(self, monitor):
+        """Has the trainer opened a wandb run by now? At the training's begin and after each step: a dictionary is asked, no more."""
+        if self.off or self.bridge is not None:
+            return
+        run = getattr(sys.modules.get("wandb"), "run", None)
+        if run is None:
+            return
+        if monitor.closed or not monitor.has_server or monitor.rank != 0:
+            self.off = True
+            return
+        try:
+            self.bridge = Bridge(monitor.run, self.server, run, token=token_of_environment())
+        except Exception as error:  # noqa: BLE001: training goes on whatever happens here
+            self._end(f"{type(error).__name__}: {error}")
+
+    def close(self):
+        """After the monitor's: what the server has by now. A server that has never answered is named, and not asked again."""
+        bridge, self.bridge = self.bridge, None
+        if bridge is None:
+            return
+        try:
+            bridge.close()
+            if not bridge.answered:
+                self._end(f"{self.server} did not answer: no signals in the wandb run; FORESHOCK_HTTP or wandb_server= names the server")
+        except Exception as error:  # noqa: BLE001: so as above
+            self._end(f"{type(error).__name__}: {error}")
+
+    def _end(self, reason):
+        self.off = True
+        print(f"foreshock: wandb: {reason}", file=sys.stderr)
