@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/process_usage.h"
+#include "foreshock/base/process.h"
 #include "node.h"
 
 namespace {
@@ -26,13 +26,19 @@ long Percentile(const FleetCounters& counters, const std::vector<uint64_t>& befo
   return 0;
 }
 
+// Zeros when the server has ended.
+foreshock::ProcessUsage UsageOf(pid_t pid) {
+  const auto usage = foreshock::ReadProcessUsage(pid);
+  return usage.ok() ? *usage : foreshock::ProcessUsage{};
+}
+
 void Phase(std::vector<std::unique_ptr<Node>>& nodes, const FleetOptions& options, FleetCounters& counters,
            pid_t pid, double rate, double seconds) {
   std::vector<uint64_t> latency;
   for (const auto& bucket : counters.latency) latency.push_back(bucket);
   const uint64_t written = counters.written, acknowledged = counters.acknowledged, late = counters.late,
                  broken = counters.broken, values = counters.values;
-  const double cpu = CpuSecondsOf(pid);
+  const double cpu = UsageOf(pid).cpu_seconds;
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const auto since = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
@@ -46,14 +52,15 @@ void Phase(std::vector<std::unique_ptr<Node>>& nodes, const FleetOptions& option
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  const double wall = since(), used = CpuSecondsOf(pid) - cpu;
+  const double wall = since(), used = UsageOf(pid).cpu_seconds - cpu;
   const double frames = static_cast<double>(counters.acknowledged - acknowledged);
-  std::printf("%8.2f %10.0f %10.0f %8.0f %6.2f %9.1f %8ld %8ld %7llu %7llu %7ld\n", rate,
+  std::printf("%8.2f %10.0f %10.0f %8.0f %6.2f %9.1f %8ld %8ld %7llu %7llu %7llu\n", rate,
               static_cast<double>(counters.written - written) / wall, frames / wall,
               static_cast<double>(counters.values - values) / wall / 1000, used / wall, 1e6 * used / frames,
               Percentile(counters, latency, 0.5), Percentile(counters, latency, 0.99),
               static_cast<unsigned long long>(counters.late - late),
-              static_cast<unsigned long long>(counters.broken - broken), MemoryMibOf(pid, "VmRSS:"));
+              static_cast<unsigned long long>(counters.broken - broken),
+              static_cast<unsigned long long>(UsageOf(pid).resident_bytes >> 20));
   std::fflush(stdout);
 }
 
@@ -73,7 +80,7 @@ int main(int argc, char** argv) {
   for (int i = 5; i < argc; ++i) rates.push_back(std::atof(argv[i]));
   if (rates.empty()) rates = {0.1, 0.25, 0.5, 1};
   FleetCounters counters;
-  const double cpu = CpuSecondsOf(pid);
+  const double cpu = UsageOf(pid).cpu_seconds;
   const auto begin = std::chrono::steady_clock::now();
   std::vector<std::unique_ptr<Node>> nodes;
   for (uint32_t i = 0; i < options.nodes; ++i) nodes.push_back(std::make_unique<Node>(options, i, counters));
@@ -82,14 +89,16 @@ int main(int argc, char** argv) {
          std::chrono::steady_clock::now() - begin < std::chrono::seconds(120)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  std::printf("%llu of %llu streams of %u nodes greeted in %.1f s, %.1f s of the server's; memory %ld MiB\n",
+  std::printf("%llu of %llu streams of %u nodes greeted in %.1f s, %.1f s of the server's; memory %llu MiB\n",
               static_cast<unsigned long long>(counters.greeted.load()), static_cast<unsigned long long>(all),
               options.nodes, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
-              CpuSecondsOf(pid) - cpu, MemoryMibOf(pid, "VmRSS:"));
+              UsageOf(pid).cpu_seconds - cpu,
+              static_cast<unsigned long long>(UsageOf(pid).resident_bytes >> 20));
   std::printf("%8s %10s %10s %8s %6s %9s %8s %8s %7s %7s %7s\n", "steps/s", "sent/s", "durable/s", "kval/s",
               "CPUs", "us/frame", "p50 ms", "p99 ms", "late", "broken", "MiB");
   for (const double rate : rates) Phase(nodes, options, counters, pid, rate, seconds);
-  std::printf("peak memory %ld MiB\n", MemoryMibOf(pid, "VmHWM:"));
+  std::printf("peak memory %llu MiB\n",
+              static_cast<unsigned long long>(UsageOf(pid).peak_resident_bytes >> 20));
   nodes.clear();
   return 0;
 }

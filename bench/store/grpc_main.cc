@@ -28,9 +28,9 @@
 #include <thread>
 #include <vector>
 
-#include "common/process_usage.h"
 #include "data.h"
 #include "foreshock/base/heap.h"
+#include "foreshock/base/process.h"
 #include "foreshock/rpc/ingest_client.h"
 #include "foreshock/rpc/server.h"
 #include "foreshock/server/http/client.h"
@@ -174,9 +174,11 @@ int Flat(const std::string& folder, int minutes, double frames_per_s) {
       std::this_thread::sleep_until(
           begin + std::chrono::duration<double>(static_cast<double>(++sent) / frames_per_s));
     }
-    std::printf("%6d  %12ld  %8ld  %8llu  %5.1f  %6llu  %7llu\n", minute,
-                bench::MemoryMibOf(child.pid, "VmRSS:"), bench::MemoryMibOf(child.pid, "VmHWM:"),
-                static_cast<unsigned long long>(bench::BytesIn(folder) >> 20), bench::CpuSecondsOf(child.pid),
+    const ProcessUsage used = Must(ReadProcessUsage(child.pid));
+    std::printf("%6d  %12llu  %8llu  %8llu  %5.1f  %6llu  %7llu\n", minute,
+                static_cast<unsigned long long>(used.resident_bytes >> 20),
+                static_cast<unsigned long long>(used.peak_resident_bytes >> 20),
+                static_cast<unsigned long long>(bench::BytesIn(folder) >> 20), used.cpu_seconds,
                 static_cast<unsigned long long>(sent), static_cast<unsigned long long>(durable.load()));
     std::fflush(stdout);
   }
