@@ -4,7 +4,7 @@ server that moves to another address.
 Over TLS between two network namespaces, with packets lost by a wire of ours (network.py). Each time the network heals,
 records must flow again by themselves; what was published arrives once, and memory stays below a stated bound.
 scripts/soak network runs it with longer partitions (FORESHOCK_SOAK_PARTITION_S) and holds it to 5 s of recovery
-(FORESHOCK_SOAK_RECOVERY_S); in the suite nothing is timed.
+(FORESHOCK_SOAK_RECOVERY_S), and 11 s more where the server moved; in the suite nothing is timed.
 """
 
 import json
@@ -24,6 +24,7 @@ RUN = "net/load"
 NAME = "fs.example"
 PARTITION_S = float(os.environ.get("FORESHOCK_SOAK_PARTITION_S", "8"))
 RECOVERY_S = float(os.environ.get("FORESHOCK_SOAK_RECOVERY_S", "inf"))
+MOVE_S = 11  # more than healing takes: 6 s until bytes that nobody confirms count as lost, 5 s between two looks at the name
 SEED = int(os.environ.get("FORESHOCK_SOAK_SEED", "1"))
 # Of the agent: two batches of 1 MiB a trainer, gRPC's buffers of a stream, the program itself. The backlog is on disk.
 AGENT_MEMORY_MIB = 128
@@ -82,15 +83,15 @@ class Network(harness.Case):
     def node_state(self):
         return self.folder.joinpath("agent.sock.status.json").read_text()
 
-    def heal(self, what):
-        """Ends all faults; the time until records flow again."""
+    def heal(self, what, more_s=0):
+        """Ends all faults; the time until records flow again, at most RECOVERY_S and `more_s`."""
         before = self.step()
         self.wire.cut, self.wire.loss, self.wire.delay_s = frozenset(), 0.0, 0.0
         healed = time.monotonic()
         self.await_step(before + 1)
         took = time.monotonic() - healed
         print(f"{what}: recovered {took:.1f} s after healing", flush=True)
-        self.assertLessEqual(took, RECOVERY_S, what)
+        self.assertLessEqual(took, RECOVERY_S + more_s, what)
 
     def finish(self):
         """Everything published is there, once; memory stayed bounded."""
@@ -176,7 +177,7 @@ class MovedServer(Network):
         self.moved()
         time.sleep(PARTITION_S / 2)
         self.leads_to(network.B_LATER)
-        self.heal("server moved, its name later")
+        self.heal("server moved, its name later", MOVE_S)
         self.finish()
 
     def test_the_name_is_unknown_meanwhile(self):
@@ -185,7 +186,7 @@ class MovedServer(Network):
         time.sleep(PARTITION_S / 2)
         self.moved()
         self.leads_to(network.B_LATER)
-        self.heal("server moved, its name unknown meanwhile")
+        self.heal("server moved, its name unknown meanwhile", MOVE_S)
         self.finish()
 
     def test_the_machine_vanishes(self):
@@ -194,7 +195,7 @@ class MovedServer(Network):
         self.daemon.kill9()
         self.moved()
         self.leads_to(network.B_LATER)
-        self.heal("server moved without a word")
+        self.heal("server moved without a word", MOVE_S)
         self.finish()
 
 
