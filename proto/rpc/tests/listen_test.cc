@@ -152,7 +152,8 @@ TEST(Keepalive, OutOfBoundsIsNamed) {
     options.keepalive_s = keepalive_s;
     const auto channel = Channel::Create(options);
     ASSERT_FALSE(channel.ok()) << keepalive_s;
-    EXPECT_EQ(channel.status().message(), "keepalive_s: " + std::to_string(keepalive_s) + ", must be 5 to 86400");
+    EXPECT_EQ(channel.status().message(),
+              "keepalive_s: " + std::to_string(keepalive_s) + ", must be 5 to 86400");
   }
 }
 
