@@ -91,6 +91,26 @@ def test_watched_after_it_was_compiled(record):
 
 
 @with_taps
+def test_compiled_in_the_middle_of_a_run(record):
+    """Eager layers have no hooks in a step that is not sampled: code that is made in such a step is made once more, with them."""
+    torch._dynamo.reset()
+    counters.clear()
+    model = models.nanogpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    monitor, recording = record(model, optimizer, every={"attention_every_steps": 3, "spectra_every_steps": 3, "row_every": 1, "budget": 1.0})
+    models.train(model, optimizer, 4, monitor)
+    optimizer.zero_grad()
+    model(*models.batch(400))  # step 4 has begun, and its layers are bare
+    for block in model.h:
+        block.compile(backend="aot_eager")
+    models.train(model, optimizer, 9, monitor, first=4)
+    monitor.close()
+    assert monitor.unwatched == {}
+    sampled = [step for step, frame in recording.steps().items() if len(frame.get("logit_max", [])) == 2 and None not in frame["logit_max"]]
+    assert sampled[:2] == [0, 3] and sampled[-2:] == [9, 12], sampled
+
+
+@with_taps
 def test_layers_compiled_one_by_one(record):
     model = models.nanogpt()
     for block in model.h:

@@ -406,3 +406,90 @@ def test_restarted_with_other_options(record, tmp_path):
     assert sorted(first.steps()) == [0, 1] and sorted(second.steps()) == [2, 3, 4]
     assert ["logit_max" in second.steps()[s] for s in (2, 3, 4)] == [True, False, True]
     assert monitor.unwatched == {}
+
+
+THIRD = {**EVERY, "attention_every_steps": 3, "spectra_every_steps": 3}
+
+
+@pytest.fixture
+def eager():
+    """As in a process that has compiled nothing: other tests have."""
+    from torch._dynamo.utils import counters
+
+    counters.clear()
+
+
+def test_steps_that_are_not_sampled_have_no_hooks_on_layers(record, eager):
+    """But for the layer that counts tokens. Sampled steps have every layer, whoever calls the layers."""
+    model, optimizer = make(layers=4)
+    monitor, recording = record(model, optimizer, every=THIRD)
+    hooked = []
+    model.ln_f.register_forward_hook(lambda m, a, o: hooked.append([bool(b.attn._forward_pre_hooks) for b in model.h]))
+    models.train(model, optimizer, 7, monitor)
+    assert [all(h) for h in hooked] == [True, False, False, True, False, False, True]
+    assert hooked[1] == hooked[5] == [True, False, False, False]
+    model(*models.batch(0))  # thrown away
+    monitor.close()
+    assert not any(m._forward_pre_hooks or m._forward_hooks for m in model.h.modules())
+    for step in range(7):
+        frame = recording.steps()[step]
+        assert ("logit_max" in frame) == (step % 3 == 0)
+        assert step % 3 or all(len(heads) == 4 for heads in frame["logit_max"])
+        assert frame["tokens"] == 3 * 24, "tokens are counted in every step"
+
+
+def test_a_model_whose_parts_are_called(record, eager):
+    """No hook of the whole model sees the step begin: the layers' own do, so they are on."""
+    model, optimizer = make()
+    monitor, recording = record(model, optimizer, every=THIRD)
+    for step in range(4):
+        tokens, targets = models.batch(step)
+        x = model.wte(tokens)
+        for block in model.h:
+            x = block(x)
+        loss = torch.nn.functional.cross_entropy(model.lm_head(x).flatten(0, 1), targets.flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        monitor.step(loss=loss)
+    monitor.close()
+    assert monitor.unwatched == {}
+    assert [s for s, frame in recording.steps().items() if "logit_max" in frame] == [0, 3]
+    assert len(recording.steps()[3]["logit_max"]) == 2
+
+
+def test_a_detached_monitor_puts_no_hook_back(record, eager):
+    model, optimizer = make()
+    monitor, _ = record(model, optimizer, every=THIRD)
+    models.train(model, optimizer, 1, monitor)
+    model(*models.batch(0))  # step 1 begins, which is not sampled
+    assert not model.h[1].attn._forward_pre_hooks
+    monitor.detach()
+    monitor.step(loss=1.0)
+    assert not any(m._forward_pre_hooks or m._forward_hooks for m in model.modules())
+
+
+def python_calls(layers, record, name=None):
+    """Calls of Python functions in a step that is not sampled: of a watched model, or of one that is not (name None)."""
+    model, optimizer = make(layers=layers)
+    monitor = record(model, optimizer, name=name, every={**EVERY, "attention_every_steps": 100, "spectra_every_steps": 100})[0] if name else None
+    models.train(model, optimizer, 3, monitor)
+    calls = []
+
+    def note(frame, event, argument):
+        if event == "call":
+            calls.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        models.train(model, optimizer, 1, monitor)
+    finally:
+        sys.setprofile(None)
+    return len(calls)
+
+
+def test_what_sleeps_costs_next_to_nothing_a_layer(record, eager):
+    """No time is asserted: calls of Python functions that watching adds to an eager step, with two layers and with ten."""
+    few, many = (python_calls(n, record, f"watched{n}") - python_calls(n, record) for n in (2, 10))
+    assert many - few <= 8 * 3, (few, many)
+    assert few < 80, few

@@ -86,6 +86,31 @@ class Leave(Hook):
         context.dynamic_max = context.tally = None
 
 
+class Pair:
+    """Enter and Leave of one layer. Off the module they cost nothing: torch takes a slower path through a module that has any hook."""
+
+    def __init__(self, module, enter):
+        leave = Leave()
+        self._handles = [(module.register_forward_pre_hook(enter), enter), (module.register_forward_hook(leave), leave)]
+
+    def put(self, on):
+        """On the module, or off it for a while. Never while its forward runs."""
+        for handle, hook in self._handles:
+            hooks = handle.hooks_dict_ref()
+            if hooks is None:  # the module is gone
+                continue
+            if on:
+                hooks[handle.id] = hook
+            else:
+                hooks.pop(handle.id, None)
+
+    def remove(self):
+        """For good."""
+        for handle, _ in self._handles:
+            handle.remove()
+        self._handles = []
+
+
 def qk_norm(x):
     """x / sqrt(mean(x^2) + 1e-6) over the last dimension, in fp32, in x's dtype."""
     wide = x.float()
@@ -189,9 +214,9 @@ def scaled_dot_product_attention(
     options = {} if scale is None else {"scale": scale}
     if enable_gqa:
         options["enable_gqa"] = True
-    causal = True if is_causal else False
     if context.key == "":
-        return _original_sdpa(query, key, value, attn_mask, dropout_p, causal, **options)
+        return _original_sdpa(query, key, value, attn_mask, dropout_p, is_causal, **options)
+    causal = True if is_causal else False
     return _tapped(
         lambda q, k, v: _original_sdpa(q, k, v, attn_mask, dropout_p, causal, **options),
         query, key, value, attn_mask, True, scale, causal, dropout_p, 0.0)

@@ -1,6 +1,6 @@
 """Where watched parameters lie in memory. Optimizers and EMA swaps may give a parameter other memory (`p.data = ...`)."""
 
-import torch
+from torch.nn import Parameter
 
 
 class _Place:
@@ -14,10 +14,8 @@ class _Place:
         self.pointer = self.look()
 
     def look(self):
-        owner = self.owner()
-        found = None if owner is None else owner._parameters.get(self.name)
-        if type(found) is not torch.nn.Parameter:  # a DTensor, a view: the long way
-            found = self.projection.parameter()
+        """The long way, for a DTensor or a view; 0 when it is gone."""
+        found = self.projection.parameter()
         return 0 if found is None else found.data_ptr()
 
 
@@ -40,7 +38,9 @@ class Places:
         """Layers some of whose weights lie elsewhere than when this was last asked; () mostly."""
         layers = ()
         for place in self._places.values():
-            now = place.look()
+            owner = place.owner()
+            found = None if owner is None else owner._parameters.get(place.name)
+            now = found.data_ptr() if type(found) is Parameter else place.look()
             if now != place.pointer:
                 place.pointer = now
                 layers = (*layers, *(x for x in place.layers if all(x is not y for y in layers)))

@@ -72,7 +72,8 @@ class Monitor:
     def __init__(self, model, optimizers, layers, unwatched, start_step, options):
         self.layers, self.unwatched, self.optimizers = layers, {}, optimizers
         self.closed = self.awake = self._open = self._frozen = self._skipped = False
-        self._named = self._retraced = self._retrace_due = self._by_hand = False
+        self._named = self._retraced = self._retrace_due = self._by_hand = self._compiles = False
+        self._hooked = True  # layers have their hooks
         self.captured = False  # attention was recorded into a CUDA graph, whose replays call nobody
         self.gate, self.lock = Gate(), threading.RLock()
         self.tokens = 0  # counted since the step began
@@ -85,7 +86,9 @@ class Monitor:
         # As the optimizer knows them. FSDP2 puts others in their place during forward.
         self._ids = {(layer.index, which): id(projection.raw()) for layer in layers
                      for which, projection in (("wq", layer.wq), ("wk", layer.wk)) if projection is not None}
-        self._action_handlers, self._listeners = {}, []
+        self._mine = frozenset(self._ids.values())
+        self._action_handlers, self._listeners, self._action = {}, [], _abi.Action()
+        self._action_at = C.byref(self._action)
         self._options = dict(options)
         self.library, self.handle = _run.open_run(options)
         self.closed = self.handle is None or not self.library.fs_attached(self.handle)
@@ -118,9 +121,8 @@ class Monitor:
             key = self._prefix + str(layer.index)
             _taps.add(key, tap)
             tap.enter = _patch.Enter(key, self.staging.hook(layer) if self.staging else None)
-            self._removers += [module.register_forward_pre_hook(tap.enter).remove,
-                               module.register_forward_hook(_patch.Leave()).remove,
-                               lambda key=key: _taps.remove(key)]
+            tap.pair = _patch.Pair(module, tap.enter)
+            self._removers += [tap.pair.remove, lambda key=key: _taps.remove(key)]
             if layer.attention_reason:
                 tap.off = layer.attention_reason
                 self.unmonitored(layer.name + " (attention)", layer.attention_reason)
@@ -228,8 +230,9 @@ class Monitor:
         self.tokens += q.shape[0] * q.shape[2]
         self.count_next = False
 
-    def begin(self):
-        """Begins the step unless it has begun. Called by taps and hooks; by hand where neither sees the step begin."""
+    def begin(self, by_model=False):
+        """Begins the step unless it has begun. Called by taps and hooks; by hand where neither sees the step begin. by_model: no layer's
+        forward has run in it yet."""
         if self._open and not self._stepped:
             return
         if self.closed:
@@ -248,6 +251,8 @@ class Monitor:
         self.awake = self.gate.open = watched is not None and self.wants(watched)  # all layers are sampled in one step
         if self.guard is not None:
             self.guard.refresh()
+        if not by_model:
+            self._put_hooks(True)
 
     @property
     def skipped(self):
@@ -301,9 +306,23 @@ class Monitor:
             self._make_room()
         self.forward_seen = self.count_next = True
         if not self.begins_in_backward:
-            self.begin()
+            self.begin(by_model=True)
         if self.guard is not None:
             self.guard.apply()
+        self._put_hooks(self.gate.open or self.guard is not None or self.staging is not None or self._met_compiler())
+
+    def _put_hooks(self, on):
+        """In steps that are not sampled eager layers go without their hooks, but for the one that counts tokens. They are back before a
+        sampled step's first layer runs. Compiled code has them in it: where there is any they stay."""
+        if on != self._hooked:
+            self._hooked = on
+            for tap in self.taps.values():
+                if tap.observed and not tap.counts_tokens:
+                    tap.pair.put(on)
+
+    def _met_compiler(self):
+        self._compiles = self._compiles or self._compiled()
+        return self._compiles
 
     def _before_optimizer(self, optimizer, args, kwargs):
         if self._open and id(optimizer) in self._stepped and self.staging is None:
@@ -321,7 +340,7 @@ class Monitor:
             self.begin()
         if self.grad_norm is None and self.awake:
             self.grad_norm = self._own_grad_norm()
-        rate = _hooks.rate_of(self.optimizers, set(self._ids.values()))
+        rate = _hooks.rate_of(self.optimizers, self._mine)
         if rate is not None:
             _device.put_scalar(self.library, self.handle, _abi.LEARNING_RATE, rate)
         found = getattr(optimizer, "found_inf", None)  # fused optimizers skip inside of their kernel
@@ -358,8 +377,7 @@ class Monitor:
 
     def clipped(self, parameters, norm):
         """clip_grad_norm_ returned the norm of these parameters."""
-        mine = set(self._ids.values())
-        if not self.closed and type(norm) is torch.Tensor and any(id(p) in mine for p in parameters):
+        if not self.closed and type(norm) is torch.Tensor and any(id(p) in self._mine for p in parameters):
             self.grad_norm = norm
 
     def _own_grad_norm(self):
@@ -489,8 +507,8 @@ class Monitor:
     # ---- actions
 
     def _take_actions(self):
-        action = _abi.Action()
-        while self.library.fs_action_poll(self.handle, C.byref(action)) == _abi.OK:
+        while self.library.fs_action_poll(self.handle, self._action_at) == _abi.OK:
+            action = _abi.Action.from_buffer_copy(self._action)  # a handler may end a step, which asks again
             kind = action.kind.decode()
             handler = self._action_handlers.get(kind)
             layers = [action.layers[i] for i in range(action.layer_count)]
