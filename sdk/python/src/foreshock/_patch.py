@@ -55,17 +55,34 @@ class Hook:
 
 
 class Enter(Hook):
-    """Forward pre-hook of one watched layer. `normalise`: the guard is on for it."""
+    """Forward pre-hook of one watched layer. Compiled code checks whatever it read here in every step: of a layer on which nobody acts, the key alone."""
 
     def __init__(self, key, on_enter=None):
         self.key, self.normalise, self.on_enter, self.dynamic_max = key, False, on_enter, None
         self.switch = self.tally = None
+        if on_enter is not None:
+            self.act()
+
+    def act(self):
+        """From now on the layer's forward may be changed: code that was compiled before knows this hook's class and is compiled again."""
+        self.__class__ = Act
 
     def set_normalise(self, on):
         """Between steps. Waits for nothing."""
+        if on:
+            self.act()
         if on != self.normalise and self.switch is not None:
             self.switch.fill_(on)
         self.normalise = on
+
+    def __call__(self, module, args):
+        context.key = self.key
+        context.switch = context.dynamic_max = context.tally = None
+        context.normalise = False
+
+
+class Act(Enter):
+    """Of a layer that a guard may act on, or whose weights are copied. `normalise`: the guard is on for it."""
 
     def __call__(self, module, args):
         context.key = self.key

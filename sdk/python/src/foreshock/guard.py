@@ -59,10 +59,13 @@ class Guard:
             for layer in monitor.layers:
                 weight = layer.wq.parameter() if layer.wq is not None else None
                 device = "cpu" if weight is None else weight.device
-                monitor.taps[layer.index].enter.switch = torch.zeros((), dtype=torch.bool, device=device)
+                enter = monitor.taps[layer.index].enter
+                enter.switch = torch.zeros((), dtype=torch.bool, device=device)
+                enter.act()
         if mode == "dynamic_max":
             for tap in monitor.taps.values():
                 tap.enter.dynamic_max, tap.enter.tally = beta, []
+                tap.enter.act()
 
     # ---- called by the monitor
 
