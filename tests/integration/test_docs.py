@@ -23,7 +23,7 @@ ELSEWHERE = {
     r"scripts/deploy-test": "runs the tests beside this one with tools from PyPI",
     r"cmake --preset": "continuous integration runs it",
     r"python3 -m venv|build/tools/venv/bin/": "scripts/deploy-test does it",
-    r"pip install \./sdk/python|python -m foreshock|scripts/python-test": "scripts/python-test does it, with PyTorch",
+    r"pip install \./sdk/python|python -m foreshock|foreshock doctor --model|scripts/python-test": "scripts/python-test does it, with PyTorch",
     r"PYTHONPATH=lab:|foreshock replay runs/": "lab/tests runs the laboratory in miniature, with PyTorch",
     r"CUDA_INJECTION64_PATH=|FORESHOCK_CUPTI=": "needs a GPU",
     r"sudo ": "changes the machine; scripts/package-test installs the same files in a chroot",
