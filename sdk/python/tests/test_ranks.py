@@ -27,7 +27,8 @@ def halves(step, rank=None):
 
 
 def loop(model, inner, tmp_path, name, rank=None, **options):
-    optimizer = torch.optim.AdamW(inner.parameters(), lr=1e-2, weight_decay=0.1)
+    # Ranks add up gradients in another order. With a small eps Adam's first steps would make of that what no tolerance holds.
+    optimizer = torch.optim.AdamW(inner.parameters(), lr=1e-2, weight_decay=0.1, eps=1e-3)
     monitor = foreshock.watch(model, optimizer, run="ranks", address=f"file:{tmp_path}/{name}.jsonl", **EVERY, **options)
     for step in range(STEPS):
         optimizer.zero_grad()
