@@ -76,6 +76,7 @@ class Watch {
   }
 
   void Start() {
+    bool measures = false;
     {
       std::lock_guard lock(mutex_);
       if (started_) return;
@@ -83,10 +84,11 @@ class Watch {
       pid_ = getpid();
       path_ = PathFromEnvironment();
       reason_ = Begin();
+      measures = reason_.empty();
     }
     Write();
     std::atexit([] { Instance().End(); });
-    std::thread([this] { Run(); }).detach();
+    if (measures) std::thread([this] { Run(); }).detach();
   }
 
   void End() {
