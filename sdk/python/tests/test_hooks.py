@@ -458,6 +458,34 @@ def test_a_model_whose_parts_are_called(record, eager):
     assert len(recording.steps()[3]["logit_max"]) == 2
 
 
+def test_sampled_steps_that_call_parts_of_the_model(record, eager):
+    """The others call the model itself. Of the first such step it is learnt; from then on every layer is sampled."""
+    model, optimizer = make(layers=4)
+    for parameter in model.h[0].parameters():
+        parameter.requires_grad_(False)
+    model.wte.weight.requires_grad_(False)
+    model.wpe.weight.requires_grad_(False)
+    monitor, recording = record(model, optimizer, every=THIRD)
+    for step in range(13):
+        tokens, targets = models.batch(step)
+        if step % 3 == 0:
+            x = model.wte(tokens)
+            for block in model.h:
+                x = block(x)
+            loss = torch.nn.functional.cross_entropy(model.lm_head(x).flatten(0, 1), targets.flatten())
+        else:
+            loss = model(tokens, targets)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        monitor.step(loss=loss)
+    monitor.close()
+    sampled = {step: frame["logit_max"] for step, frame in recording.steps().items() if "logit_max" in frame}
+    assert {0, 6, 9, 12} <= set(sampled)
+    for step in (6, 9, 12):
+        assert [len(heads or []) for heads in sampled[step][1:]] == [4, 4, 4], (step, sampled[step])
+
+
 def test_a_detached_monitor_puts_no_hook_back(record, eager):
     model, optimizer = make()
     monitor, _ = record(model, optimizer, every=THIRD)

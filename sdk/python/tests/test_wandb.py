@@ -1,6 +1,9 @@
 """The Weights & Biases bridge, with a real server and a real (offline) run."""
 
+import http.server
+import threading
 import types
+import urllib.error
 
 import pytest
 import torch
@@ -165,6 +168,58 @@ def test_where_there_is_nothing_to_bridge(opened, capfd, monkeypatch, tmp_path):
         follower.look(monitor)
         assert follower.bridge is None and not follower.off, "a run may be opened later"
     assert ForeshockCallback(wandb_server=False).options == {}
+
+
+class Listener(http.server.BaseHTTPRequestHandler):
+    """Notes the tokens it is given; answers /away by pointing to another host's name for itself."""
+
+    def do_GET(self):
+        self.server.tokens.append(self.headers.get("Authorization"))
+        self.send_response(302 if self.path.startswith("/away") else 404)
+        self.send_header("Location", f"http://localhost:{self.server.server_port}/taken")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def listener():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener)
+    server.tokens = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_token_goes_to_a_server_that_was_named_alone(opened, listener, monkeypatch, tmp_path):
+    from foreshock import _http
+    from foreshock import wandb as bridges
+
+    here = f"http://127.0.0.1:{listener.server_port}"
+    monkeypatch.setattr(bridges, "SERVER", here)
+    monkeypatch.setenv("FORESHOCK_TOKEN", "secret")
+    monkeypatch.delenv("FORESHOCK_HTTP", raising=False)
+    model = models.nanogpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    with foreshock.watch(model, optimizer, run="file", address=f"file:{tmp_path}/run.jsonl") as monitor:
+        monkeypatch.setattr(type(monitor), "has_server", True)
+        for server, sent in ((None, None), (here, "Bearer secret")):
+            follower = bridges.Follower(server)
+            follower.look(monitor)
+            follower.bridge.poll()
+            follower.close()
+            assert set(listener.tokens) == {sent}
+            listener.tokens.clear()
+    with pytest.raises(urllib.error.HTTPError):
+        _http.get(here + "/away", "secret")
+    assert listener.tokens == ["Bearer secret"], "a redirect is not followed"
+    for server in ("http://example.com:7070", "http://10.0.0.1:7070"):
+        with pytest.raises(ValueError, match="https:// or on loopback"):
+            bridges.Bridge("run", server, token="secret")
+    bridges.Bridge("run", "http://127.0.0.1:1", token="secret").close()
 
 
 def test_rows_of_the_trainer_are_not_dropped(servers, opened, monkeypatch):

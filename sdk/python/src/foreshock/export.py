@@ -16,7 +16,8 @@ import math
 import sys
 import urllib.error
 import urllib.parse
-import urllib.request
+
+from . import _http
 
 COLUMNS = ("run", "attempt", "step", "signal", "layer", "head", "value", "weight")
 STEPS_AT_ONCE = 2048  # of one request, about: what is in memory at a time
@@ -26,15 +27,18 @@ class Server:
     """The JSON API of a server (docs/api.md)."""
 
     def __init__(self, url, token=None):
-        self.url = url.rstrip("/")
-        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.url, self.token = url.rstrip("/"), token
+        try:
+            _http.check_token(url, token)
+        except ValueError as error:
+            raise SystemExit(f"foreshock.export: {error}") from None
 
     def get(self, path, **query):
         url = f"{self.url}/api/v1/{path}"
         if query:
             url += "?" + urllib.parse.urlencode(query)
         try:
-            with urllib.request.urlopen(urllib.request.Request(url, headers=self.headers), timeout=120) as answer:
+            with _http.get(url, self.token) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             text = error.read().decode(errors="replace")

@@ -74,6 +74,8 @@ class Monitor:
         self.closed = self.awake = self._open = self._frozen = self._skipped = False
         self._named = self._retraced = self._retrace_due = self._by_hand = self._compiles = False
         self._hooked = True  # layers have their hooks
+        self._by_model = True  # the last sampled step, the first one aside, was begun by the model's forward
+        self._sampled = False  # there was a sampled step
         self.captured = False  # attention was recorded into a CUDA graph, whose replays call nobody
         self.gate, self.lock = Gate(), threading.RLock()
         self.tokens = 0  # counted since the step began
@@ -208,7 +210,8 @@ class Monitor:
     @property
     def rank(self):
         """This process among those of the run."""
-        return int(self._options.get("rank") or os.environ.get("RANK") or 0)
+        given = self._options.get("rank")
+        return int(given if given is not None else os.environ.get("RANK") or 0)
 
     @property
     def has_server(self):
@@ -253,6 +256,9 @@ class Monitor:
             self.guard.refresh()
         if not by_model:
             self._put_hooks(True)
+        if self.awake and self._sampled:
+            self._by_model = by_model
+        self._sampled = self._sampled or self.awake
 
     @property
     def skipped(self):
@@ -309,7 +315,8 @@ class Monitor:
             self.begin(by_model=True)
         if self.guard is not None:
             self.guard.apply()
-        self._put_hooks(self.gate.open or self.guard is not None or self.staging is not None or self._met_compiler())
+        # Where the last sampled step was begun by a layer, the next one may be, too: who calls parts of the model gives no other sign.
+        self._put_hooks(self.gate.open or not self._by_model or self.guard is not None or self.staging is not None or self._met_compiler())
 
     def _put_hooks(self, on):
         """In steps that are not sampled eager layers go without their hooks, but for the one that counts tokens. They are back before a

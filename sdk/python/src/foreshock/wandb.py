@@ -16,7 +16,8 @@ import threading
 import time
 import urllib.error
 import urllib.parse
-import urllib.request
+
+from . import _http
 
 SIGNALS = ("logit_max", "qk_sigma1", "wq_sigma1", "tied_row_fraction", "saturated_row_fraction", "output_rounding_bias",
            "delta_error", "entropy_mean")
@@ -55,7 +56,8 @@ def token_of_environment():
 class Bridge:
     """Copies alerts (run.alert) and signals (run.log, against foreshock/step) of one run every `period_s` seconds.
 
-    `wandb_run`: None takes wandb.run. ValueError when none is active. `answered`: the server has answered once.
+    `wandb_run`: None takes wandb.run. ValueError when none is active, or when `token` would
+    travel unencrypted to another machine. `answered`: the server has answered once.
     """
 
     def __init__(self, run, server=SERVER, wandb_run=None, period_s=10.0, token=None):
@@ -64,6 +66,7 @@ class Bridge:
         self._wandb, self._to, self.answered = wandb, wandb_run or wandb.run, False
         if self._to is None:
             raise ValueError("no wandb run is active: call wandb.init() first")
+        _http.check_token(server, token)
         self._base = f"{server}/api/v1/runs/{urllib.parse.quote(run, safe='')}"
         self._token, self._seen, self._step = token, set(), -1
         self._began = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())  # compares with fired_at
@@ -74,10 +77,7 @@ class Bridge:
         self._thread.start()
 
     def _get(self, path):
-        request = urllib.request.Request(self._base + path)
-        if self._token:
-            request.add_header("Authorization", f"Bearer {self._token}")
-        with urllib.request.urlopen(request, timeout=10) as reply:
+        with _http.get(self._base + path, self._token, timeout=5) as reply:
             return json.load(reply)
 
     def poll(self):
@@ -127,14 +127,14 @@ class Bridge:
 class Follower:
     """A bridge by itself: made when a wandb run is open, on the rank that has it. What callbacks hold; nothing in here raises.
 
-    `server`: the server's HTTP address; None: FORESHOCK_HTTP, else http://127.0.0.1:7070; False: no bridge.
+    `server`: the server's HTTP address; None: FORESHOCK_HTTP, else http://127.0.0.1:7070; False: no bridge. The environment's token goes to
+    a server that was named, and not to whoever listens on that port.
     """
 
     def __init__(self, server=None):
-        self.server, self.bridge = server, None
-        self.off = server is False
-        if server is None:
-            self.server = os.environ.get("FORESHOCK_HTTP") or SERVER
+        self.bridge, self.off = None, server is False
+        named = server or os.environ.get("FORESHOCK_HTTP")
+        self.server, self._trusted = named or SERVER, bool(named)
 
     def look(self, monitor):
         """Has the trainer opened a wandb run by now? At the training's begin and after each step: a dictionary is asked, no more."""
@@ -143,11 +143,11 @@ class Follower:
         run = getattr(sys.modules.get("wandb"), "run", None)
         if run is None:
             return
-        if monitor.closed or not monitor.has_server or monitor.rank != 0:
-            self.off = True
-            return
         try:
-            self.bridge = Bridge(monitor.run, self.server, run, token=token_of_environment())
+            if monitor.closed or not monitor.has_server or monitor.rank != 0:
+                self.off = True
+                return
+            self.bridge = Bridge(monitor.run, self.server, run, token=token_of_environment() if self._trusted else None)
         except Exception as error:  # noqa: BLE001: training goes on whatever happens here
             self._end(f"{type(error).__name__}: {error}")
 
