@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <system_error>
 
@@ -155,7 +156,12 @@ void Acceptor::Run(size_t most) {
   ConnectionBook book(most);
   std::vector<pollfd> polled{{wake_, POLLIN, 0}};
   for (const int fd : listeners_) polled.push_back({fd, POLLIN, 0});
-  while (::poll(polled.data(), polled.size(), -1) >= 0 || errno == EINTR) {
+  for (;;) {
+    if (::poll(polled.data(), polled.size(), -1) < 0) {
+      // A lack of memory passes; a server that accepts nothing any more would not be noticed.
+      if (errno != EINTR) std::this_thread::sleep_for(std::chrono::milliseconds(kWithoutDescriptors));
+      continue;
+    }
     if ((polled[0].revents & POLLIN) != 0) return;
     for (size_t i = 1; i < polled.size(); ++i) {
       for (int taken = 0; taken < kAtATime; ++taken) {

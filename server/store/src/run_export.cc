@@ -77,6 +77,15 @@ Status RunExport::Go(RunEntry run, Database::View view) {
     for (auto& [number, attempt] : run_.attempts) {
       for (const uint32_t rank : RanksOf(attempt))
         FS_RETURN_IF_ERROR(SetApartUnfinished(moment, &attempt, rank));
+      // What waited to be merged then: a merger that is done meanwhile takes its mark away, perhaps behind
+      // our look at the merged frames.
+      FS_RETURN_IF_ERROR(ScanEach(moment, UnmergedPrefix(run_.number, number),
+                                  [&](std::string_view key, std::string_view) -> Status {
+                                    const auto parts = ParseUnmergedKey(key);
+                                    if (!parts) return Malformed("mark");
+                                    marks_[number].push_back(parts->step);
+                                    return OkStatus();
+                                  }));
     }
   }
   for (const auto& [number, attempt] : run_.attempts) {
@@ -102,8 +111,9 @@ Status RunExport::Go(RunEntry run, Database::View view) {
 }
 
 // Once it is sealed a frame of parts stands as one, and nothing says up to which number. One whose last parts
-// are on their way is therefore left to its sender and to a later archive, as if none of it had come; where
-// nothing has come for a while, its process has ended, and the parts are given as they are.
+// are on their way is therefore left to a later archive, as if none of it had come; where nothing has come
+// for a while, its process has ended, and the parts are given as they are. A sender that changes servers
+// between two parts leaves half of the frame at each: that is not put together (docs/operations.md).
 Status RunExport::SetApartUnfinished(const Database::View& view, AttemptEntry* attempt, uint32_t rank) {
   return ScanEach(view, SourcePrefix(Table::kFrame, run_.number, attempt->number, rank),
                   [&](std::string_view key, std::string_view value) -> Status {
@@ -274,12 +284,9 @@ Status RunExport::Quarantine(const AttemptEntry& attempt, uint32_t rank) {
 }
 
 Status RunExport::Marks(const AttemptEntry& attempt) {
-  return ScanEach(db_, UnmergedPrefix(run_.number, attempt.number),
-                  [&](std::string_view key, std::string_view) -> Status {
-                    const auto parts = ParseUnmergedKey(key);
-                    if (!parts) return Malformed("mark");
-                    return each_(archive::Unmerged{attempt.number, parts->step});
-                  });
+  for (const int64_t step : marks_[attempt.number])
+    FS_RETURN_IF_ERROR(each_(archive::Unmerged{attempt.number, step}));
+  return OkStatus();
 }
 
 Status RunExport::GiveFrame(const archive::Place& place, std::string payload) {

@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "foreshock/archive/entry.h"
 #include "layout.h"
@@ -56,7 +57,8 @@ class RunExport {
   Layouts& layouts_;
   const int64_t now_unix_ns_;
   const Each& each_;
-  std::map<SourceId, uint64_t> given_up_;  // first numbers of frames whose last parts will not come
+  std::map<uint32_t, std::vector<int64_t>> marks_;  // by attempt: steps that waited to be merged
+  std::map<SourceId, uint64_t> given_up_;           // first numbers of frames whose last parts will not come
 };
 
 }  // namespace foreshock::store

@@ -226,6 +226,7 @@ Status RunImportImpl::Enter(Attempt* attempt, Process* process) {
   // Not synced but for the first, which marks the run: there may be many, and the next records' write covers
   // what stands before it in the log.
   FS_RETURN_IF_ERROR(store_.db_->Write(batch, first));
+  store_.import_unsynced_ = store_.import_unsynced_ || !first;
   std::unique_lock lock(store_.registry_mutex_);
   if (new_run) {
     store_.registry_.next_run = run.number + 1;
@@ -246,6 +247,7 @@ Status RunImportImpl::RaiseDurable(const Process& process, const SourceInfo& her
   const bool first = MarkBegun(&batch);
   batch.Put(SourceKey(Table::kCounters, process.id), EncodeCounters(raised));
   FS_RETURN_IF_ERROR(store_.db_->Write(batch, first));
+  store_.import_unsynced_ = store_.import_unsynced_ || !first;
   std::unique_lock lock(store_.registry_mutex_);
   *store_.registry_.FindSource(process.id) = std::move(raised);
   return OkStatus();

@@ -75,6 +75,13 @@ Result<SourceInfo> StoreImpl::OpenSource(const wire::Hello& hello, int64_t now_u
     // source was acknowledged.
     FS_RETURN_IF_ERROR(db_->Write(batch, false));
   }
+  // What an import entered is not synced yet, and its sender is about to be told of it.
+  if (known != nullptr && import_unsynced_) {
+    Batch again;
+    again.Put(SourceKey(Table::kSource, source.id), EncodeSource(source));
+    FS_RETURN_IF_ERROR(db_->Write(again, true));
+    import_unsynced_ = false;
+  }
   {
     std::unique_lock lock(registry_mutex_);
     registry_.next_run = next.next_run;

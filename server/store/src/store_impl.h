@@ -143,7 +143,8 @@ class StoreImpl final : public Store {
   mutable std::mutex write_mutex_;         // one writer at a time
   Batch append_batch_;                     // guarded by write_mutex_, likewise
   std::map<std::string, uint64_t> marks_;  // guarded by write_mutex_: key of kUnmerged -> stamp
-  std::vector<RunImportImpl*> imports_;    // guarded by write_mutex_: that are under way
+  bool import_unsynced_ = false;  // guarded by write_mutex_: an import wrote without waiting for the disk
+  std::vector<RunImportImpl*> imports_;  // guarded by write_mutex_: that are under way
   std::atomic<uint64_t> stamp_{1};
   std::atomic<uint64_t> most_open_{0};  // frames of a source, in the last write
   std::atomic<uint64_t> records_{0};

@@ -14,6 +14,7 @@
 namespace foreshock::store {
 namespace {
 
+using test::HelloFields;
 using test::HelloOf;
 using test::Records;
 
@@ -176,6 +177,43 @@ TEST_F(ImportPowerCut, IsMarkedOrWholeAndRepeatingMakesItWhole) {
   for (uint64_t seed = 1; seed <= 8; ++seed) EXPECT_EQ(CutAndRepeat(seed, false), "") << "seed " << seed;
   EXPECT_GT(in_part_, 0) << "else it shows nothing";
   RecordProperty("in_part", in_part_);
+}
+
+// Processes are entered without a sync each. Their senders may come while the import runs, and hold to what
+// they are told: then it must outlive the cut, or they would go on under another process than the archive's.
+TEST_F(ImportPowerCut, WhatASenderIsToldMeanwhileOutlivesTheCut) {
+  const HelloFields restarted{.rank = 1, .world_size = 2, .incarnation = 8};
+  const test::Folder folder;
+  auto from = *Store::Open({.folder = folder.path() + "/store"});
+  for (const HelloFields& fields : {HelloFields{.rank = 0, .world_size = 2, .incarnation = 5},
+                                    HelloFields{.rank = 1, .world_size = 2, .incarnation = 7}, restarted}) {
+    Records records(from->OpenSource(HelloOf("gpt", fields), 1)->id);
+    for (int64_t step = 0; step < 20; ++step) records.Frame(step, 1);
+    ASSERT_TRUE(from->AppendRecords(records.list).ok());
+  }
+  const auto entries = test::Exported(*from, "gpt");
+  size_t upto = 0;
+  for (size_t processes = 0; upto < entries.size() && processes < 3; ++upto)
+    processes += std::holds_alternative<archive::Process>(entries[upto]) ? 1 : 0;
+  PowerCutFileSystem files;
+  ASSERT_TRUE(CreateDirs(files, "/db").ok());
+  {
+    test::PowerCutEnv env(files);
+    auto store = *OpenSmall(env.get());
+    EXPECT_FALSE(test::Import(*store, "gpt", entries, upto).ok()) << "broken off behind its processes";
+    EXPECT_EQ(store->OpenSource(HelloOf("gpt", restarted), 3)->durable_seq, 20u);
+    env.Die();
+    files.PowerCut({.keep_some = false, .seed = 1});
+  }
+  test::PowerCutEnv env(files);
+  auto store = *OpenSmall(env.get());
+  const auto there = store->OpenSource(HelloOf("gpt", restarted), 3);
+  EXPECT_EQ(there->durable_seq, 20u);
+  Records more(there->id, 21);
+  for (int64_t step = 20; step < 30; ++step) more.Frame(step, 1);
+  EXPECT_TRUE(store->AppendRecords(more.list).ok());
+  const auto again = test::Import(*store, "gpt", entries);
+  EXPECT_TRUE(again.ok()) << again.status().ToString();
 }
 
 // The canary: with syncs that do nothing the same test must fail.

@@ -686,6 +686,39 @@ class Hears final : public Observer {
   std::vector<std::string> imported;
 };
 
+TEST_F(RunArchive, AStepThatIsMergedDuringTheExportIsMergedOrMarked) {
+  std::vector<SourceId> ranks;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    ranks.push_back(Say(*a_, {.rank = rank, .world_size = 2, .incarnation = 70 + rank}));
+    Steps(*a_, ranks[rank], 0, 10);
+  }
+  Merge(*a_, ranks[0], 0, 9);  // step 9 waits
+  Put(*a_, std::move(Records(ranks[0], 11).Event(9, wire::EventKind::kCheckpoint, "here")));
+  ASSERT_EQ(a_->UnmergedSteps()->size(), 1u);
+  std::vector<archive::Entry> entries;
+  bool merged = false;
+  const auto take = [&](archive::Entry entry) {
+    const auto* record = std::get_if<archive::Record>(&entry);
+    // Behind the merged frames and before the marks, the merger ends on its thread.
+    if (record != nullptr && record->kind == archive::RecordKind::kEvent && !merged) {
+      merged = true;
+      Merge(*a_, ranks[0], 9, 10);
+    }
+    entries.push_back(std::move(entry));
+    return OkStatus();
+  };
+  ASSERT_TRUE(a_->ExportRun("gpt", 3'000, take).ok());
+  ASSERT_TRUE(merged);
+  ASSERT_TRUE(Import(*b_, "gpt", entries).ok());
+  bool there = false;
+  const FrameQuery all{.run = "gpt", .attempt = "1", .rank = kMerged};
+  ASSERT_TRUE(b_->ReadFrames(all, [&](StoredFrame stored) {
+                  there = there || stored.frame.step == 9;
+                  return true;
+                }).ok());
+  EXPECT_TRUE(there || b_->UnmergedSteps()->size() == 1u);
+}
+
 TEST_F(RunArchive, ObserversHearOfItOnce) {
   const SourceId id = Say(*a_, {});
   Steps(*a_, id, 0, 30);

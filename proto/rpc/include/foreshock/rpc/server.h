@@ -27,8 +27,9 @@ struct ServerOptions {
   int max_calls_per_connection = 2048;   // at a time; more wait at the client
   int handshake_timeout_ms = 20'000;     // for TLS and HTTP/2 to be agreed on
   int idle_connection_ms = 15 * 60'000;  // without a call: told to go away
-  // At a time, fewer where the process may open few files. Up to half of them a host may have all it wants;
-  // beyond, its share (base/shares). One too many is reset before anything is read of it.
+  // At a time, fewer where the process may open few files. While half of them are free, or no other host has
+  // any, a host has what it asks for; beyond, its share (base/shares). One too many is reset before anything
+  // is read of it.
   size_t max_connections = 16'384;
 };
 
