@@ -16,15 +16,15 @@ void Put(Entries& entries, const Change& change) {
 }
 
 // Of the bytes appended since the last sync a random prefix, at times with zeros up to the old size.
-std::string TornData(const Node& file, std::mt19937_64& random) {
+std::string TornData(const Node& file, std::mt19937_64& random, bool zero_tails) {
   if (!file.data.starts_with(file.durable_data)) return (random() & 1) != 0 ? file.data : file.durable_data;
   const size_t unsynced = file.data.size() - file.durable_data.size();
   std::string torn = file.data.substr(0, file.durable_data.size() + random() % (unsynced + 1));
-  if (random() % 4 == 0) torn.resize(file.data.size(), '\0');
+  if (random() % 4 == 0 && zero_tails) torn.resize(file.data.size(), '\0');
   return torn;
 }
 
-void LoseDir(Node& dir, std::mt19937_64* random) {
+void LoseDir(Node& dir, std::mt19937_64* random, bool zero_tails) {
   Entries survivors = dir.durable_entries;
   if (random != nullptr) {
     const size_t kept = (*random)() % (dir.pending.size() + 1);
@@ -33,7 +33,7 @@ void LoseDir(Node& dir, std::mt19937_64* random) {
   dir.entries = survivors;
   dir.durable_entries = std::move(survivors);
   dir.pending.clear();
-  for (auto& [name, child] : dir.entries) LosePower(child, random);
+  for (auto& [name, child] : dir.entries) LosePower(child, random, zero_tails);
 }
 
 }  // namespace
@@ -62,12 +62,12 @@ void MakeDurable(Node& node) {
   }
 }
 
-void LosePower(const NodePtr& node, std::mt19937_64* random) {
+void LosePower(const NodePtr& node, std::mt19937_64* random, bool zero_tails) {
   if (node->is_dir) {
-    LoseDir(*node, random);
+    LoseDir(*node, random, zero_tails);
     return;
   }
-  node->data = random != nullptr ? TornData(*node, *random) : node->durable_data;
+  node->data = random != nullptr ? TornData(*node, *random, zero_tails) : node->durable_data;
   node->durable_data = node->data;
 }
 

@@ -38,8 +38,9 @@ NodePtr MakeFile();
 void ApplyChange(Node& dir, Change change);
 // What a completed sync of the node covers.
 void MakeDurable(Node& node);
-// Back to what is durable, here and below. With a generator, random leftovers of what was not.
-void LosePower(const NodePtr& node, std::mt19937_64* random);
+// Back to what is durable, here and below. With a generator, random leftovers of what was not:
+// where zero_tails, with blocks of zeros at their end at times.
+void LosePower(const NodePtr& node, std::mt19937_64* random, bool zero_tails);
 // Bytes of all live files below.
 uint64_t LiveBytes(const Node& node);
 

@@ -152,7 +152,7 @@ PowerCutFileSystem::~PowerCutFileSystem() = default;
 void PowerCutFileSystem::PowerCut(const PowerCutOptions& options) {
   std::lock_guard lock(state_->mutex);
   std::mt19937_64 random(options.seed);
-  memory_tree::LosePower(state_->root, options.keep_some ? &random : nullptr);
+  memory_tree::LosePower(state_->root, options.keep_some ? &random : nullptr, options.zero_tails);
   ++state_->boots;
   state_->locks.clear();
   state_->Recount();

@@ -153,7 +153,9 @@ class ImportPowerCut : public testing::Test {
   bool ImportUntilTheCut(Store& store, std::mt19937_64& random, PowerCutFileSystem& files,
                          test::PowerCutEnv* env) {
     const uint64_t last_sync = files.sync_calls() + random() % 30;
-    const PowerCutOptions how{.keep_some = random() % 3 != 0, .seed = random()};
+    // Right after a sync the list of files (MANIFEST) is often written and not synced yet, and RocksDB opens
+    // no folder whose list ends in a torn record with zeros behind it (docs/formats/store.md).
+    const PowerCutOptions how{.keep_some = random() % 3 != 0, .seed = random(), .zero_tails = false};
     std::atomic<bool> ended{false};
     std::thread power([&] {
       while (!ended && files.sync_calls() < last_sync) std::this_thread::yield();

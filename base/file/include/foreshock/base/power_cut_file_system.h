@@ -23,6 +23,7 @@ struct PowerCutOptions {
   // each directory's unsynced changes a random number of the oldest stay.
   bool keep_some = false;
   uint64_t seed = 0;
+  bool zero_tails = true;  // false: as file systems leave files that write data before sizes (ext4's default)
 };
 
 class PowerCutFileSystem final : public FileSystem {
