@@ -17,7 +17,10 @@ import sys
 import urllib.error
 import urllib.parse
 
-from . import _http
+if __package__:
+    from . import _http
+else:  # run as a file, where there is no torch for the package
+    import _http
 
 COLUMNS = ("run", "attempt", "step", "signal", "layer", "head", "value", "weight")
 STEPS_AT_ONCE = 2048  # of one request, about: what is in memory at a time
