@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "bytes.h"
+#include "foreshock/base/percent.h"
 #include "foreshock/rpc/grpc_channel.h"
 #include "foreshock/rpc/status.h"
 
@@ -168,20 +169,6 @@ Result<std::unique_ptr<IngestStream>> OpenIngestStream(const std::shared_ptr<Cha
   return std::unique_ptr<IngestStream>(std::make_unique<StreamImpl>(channel, token, run));
 }
 
-std::string HeaderOfRun(std::string_view run) {
-  constexpr std::string_view kAsTheyAre =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
-  constexpr char kHex[] = "0123456789ABCDEF";
-  std::string header;
-  for (const char c : run) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (kAsTheyAre.find(c) != std::string_view::npos) {
-      header += c;
-    } else {
-      header += {'%', kHex[byte >> 4], kHex[byte & 15]};
-    }
-  }
-  return header;
-}
+std::string HeaderOfRun(std::string_view run) { return PercentEncode(run, "/"); }
 
 }  // namespace foreshock::rpc

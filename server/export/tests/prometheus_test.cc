@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "foreshock/base/percent.h"
 #include "foreshock/server/export/exporter.h"
 #include "foreshock/server/http/client.h"
 #include "foreshock/server/http/server.h"
@@ -17,7 +18,7 @@ namespace {
 // The first value of an instant query, as Prometheus writes it; empty while there is none.
 std::string Query(int port, const std::string& expression) {
   const auto got = http::Get("http://127.0.0.1:" + std::to_string(port) +
-                             "/api/v1/query?query=" + http::PercentEncode(expression));
+                             "/api/v1/query?query=" + PercentEncode(expression));
   if (!got.ok() || got->code != 200) return "";
   const auto result = nlohmann::json::parse(got->body)["data"]["result"];
   return result.empty() ? "" : result[0]["value"][1].get<std::string>();

@@ -174,22 +174,6 @@ Result<std::string> PercentDecode(std::string_view text, bool plus_is_space) {
   return out;
 }
 
-std::string PercentEncode(std::string_view text) {
-  static constexpr char kHex[] = "0123456789ABCDEF";
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (std::isalnum(byte) || c == '-' || c == '_' || c == '.' || c == '~') {
-      out.push_back(c);
-    } else {
-      out.push_back('%');
-      out.push_back(kHex[byte >> 4]);
-      out.push_back(kHex[byte & 15]);
-    }
-  }
-  return out;
-}
-
 Response ErrorResponse(const Status& status) {
   return Error(HttpCode(status.code()), CodeName(status.code()), status.message());
 }

@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 
+#include "foreshock/base/percent.h"
+
 namespace foreshock::http {
 namespace {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "foreshock/base/percent.h"
 #include "foreshock/json/writer.h"
-#include "foreshock/server/http/routes.h"
 
 namespace foreshock::notify {
 namespace {
@@ -18,7 +18,7 @@ bool Resolved(const AlertRecord& record) { return record.alert.state == alert::A
 
 std::string Link(const std::string& external_url, const std::string& run) {
   if (external_url.empty()) return "";
-  return external_url + "/report?run=" + http::PercentEncode(run);
+  return external_url + "/report?run=" + PercentEncode(run);
 }
 
 std::string EvidenceText(const alert::Alert& a) {

@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include "foreshock/base/logging.h"
+#include "foreshock/base/percent.h"
 #include "foreshock/json/writer.h"
 #include "foreshock/server/http/client.h"
-#include "foreshock/server/http/routes.h"
 
 namespace foreshock::notify {
 namespace {
@@ -171,7 +171,7 @@ bool SilenceCopies::Create(const Silence& silence) {
 bool SilenceCopies::Delete(const Silence& silence, const std::string& there) {
   // What ended by its time ended there, too.
   if (!silence.ended_by.empty()) {
-    const auto answer = http::Delete(root_ + "silence/" + http::PercentEncode(there), HttpOptions(target_));
+    const auto answer = http::Delete(root_ + "silence/" + PercentEncode(there), HttpOptions(target_));
     // One that is gone there, or over, is as good.
     if (!answer.ok() || (!Good(*answer) && !Final(*answer) && answer->code != 500)) return false;
   }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "foreshock/base/percent.h"
 #include "foreshock/server/http/client.h"
 #include "foreshock/server/http/server.h"
 #include "foreshock/server/remote_write/remote_writer.h"
@@ -20,7 +21,7 @@ bool Installed(const std::string& program) {
 
 // The value of an instant query at a time; empty while there is none.
 std::string ValueAt(const std::string& base, const std::string& expression, int64_t unix_ms) {
-  const auto got = http::Get(base + "/api/v1/query?query=" + http::PercentEncode(expression) +
+  const auto got = http::Get(base + "/api/v1/query?query=" + PercentEncode(expression) +
                              "&time=" + std::to_string(unix_ms / 1000));
   if (!got.ok() || got->code != 200) return "";
   const auto result = nlohmann::json::parse(got->body)["data"]["result"];

@@ -67,8 +67,7 @@ Result<std::unique_ptr<IngestStream>> OpenIngestStream(const std::shared_ptr<Cha
                                                        std::chrono::milliseconds connect_timeout,
                                                        std::string_view run = {});
 
-// The value of that header: the run's name, with each byte other than a letter, a digit, '-', '.', '_', '~'
-// or '/' as % and two hexadecimal digits.
+// The value of that header: the run's name percent-encoded but for its slashes.
 std::string HeaderOfRun(std::string_view run);
 
 }  // namespace foreshock::rpc

@@ -72,9 +72,8 @@ class Routes {
 };
 
 // "a%2Fb+c" is "a/b+c" in a path, "a/b c" in a query. kInvalidArgument for a broken escape.
+// The other way: base/percent.
 Result<std::string> PercentDecode(std::string_view text, bool plus_is_space);
-// The other way, for one part of a path or one value of a query.
-std::string PercentEncode(std::string_view text);
 
 // {"error":{"code":..,"message":..,"field":..}} with the HTTP code that fits. The field is what the message
 // names before its first colon, when that is one word; else null.
