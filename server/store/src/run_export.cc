@@ -77,15 +77,7 @@ Status RunExport::Go(RunEntry run, Database::View view) {
     for (auto& [number, attempt] : run_.attempts) {
       for (const uint32_t rank : RanksOf(attempt))
         FS_RETURN_IF_ERROR(SetApartUnfinished(moment, &attempt, rank));
-      // What waited to be merged then: a merger that is done meanwhile takes its mark away, perhaps behind
-      // our look at the merged frames.
-      FS_RETURN_IF_ERROR(ScanEach(moment, UnmergedPrefix(run_.number, number),
-                                  [&](std::string_view key, std::string_view) -> Status {
-                                    const auto parts = ParseUnmergedKey(key);
-                                    if (!parts) return Malformed("mark");
-                                    marks_[number].push_back(parts->step);
-                                    return OkStatus();
-                                  }));
+      FS_RETURN_IF_ERROR(FindMarks(moment, number));
     }
   }
   for (const auto& [number, attempt] : run_.attempts) {
@@ -143,6 +135,18 @@ Status RunExport::SetApartUnfinished(const Database::View& view, AttemptEntry* a
                     source.frames -= std::min(source.frames, here);
                     source.gaps -= std::min(source.gaps, source.durable_seq - first + 1 - here);
                     source.durable_seq = first - 1;
+                    return OkStatus();
+                  });
+}
+
+// What waited to be merged then: a merger that is done meanwhile takes its mark away, perhaps behind our look
+// at the merged frames.
+Status RunExport::FindMarks(const Database::View& view, uint32_t attempt) {
+  return ScanEach(view, UnmergedPrefix(run_.number, attempt),
+                  [&](std::string_view key, std::string_view) -> Status {
+                    const auto parts = ParseUnmergedKey(key);
+                    if (!parts) return Malformed("mark");
+                    marks_[attempt].push_back(parts->step);
                     return OkStatus();
                   });
 }

@@ -40,6 +40,7 @@ class RunExport {
     std::set<std::string> kept;  // keys
   };
   Status SetApartUnfinished(const Database::View& view, AttemptEntry* attempt, uint32_t rank);
+  Status FindMarks(const Database::View& view, uint32_t attempt);
   Status Frames(const FramesOf& source);
   Result<bool> Closed(const FramesOf& source, Given* given);
   Status Group(const FramesOf& source, const SealedGroup& group);

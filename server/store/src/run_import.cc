@@ -220,13 +220,9 @@ Status RunImportImpl::Enter(Attempt* attempt, Process* process) {
   }
   process->id.run = process->before.id.run = run_number;
   process->before.id = process->id;
-  const bool first = MarkBegun(&batch);
   batch.Put(SourceKey(Table::kSource, process->id), EncodeSource(process->before));
   batch.Put(SourceKey(Table::kCounters, process->id), EncodeCounters(process->before));
-  // Not synced but for the first, which marks the run: there may be many, and the next records' write covers
-  // what stands before it in the log.
-  FS_RETURN_IF_ERROR(store_.db_->Write(batch, first));
-  store_.import_unsynced_ = store_.import_unsynced_ || !first;
+  FS_RETURN_IF_ERROR(WriteDeclaration(&batch));
   std::unique_lock lock(store_.registry_mutex_);
   if (new_run) {
     store_.registry_.next_run = run.number + 1;
@@ -239,15 +235,22 @@ Status RunImportImpl::Enter(Attempt* attempt, Process* process) {
   return OkStatus();
 }
 
+// Not synced but for the first, which marks the run: there may be many, and the next records' write covers
+// what stands before it in the log, as does that of OpenSource.
+Status RunImportImpl::WriteDeclaration(Batch* batch) {
+  const bool first = MarkBegun(batch);
+  FS_RETURN_IF_ERROR(store_.db_->Write(*batch, first));
+  if (!first) store_.import_unsynced_ = true;
+  return OkStatus();
+}
+
 // From here on its sender is told that what the archive has is here.
 Status RunImportImpl::RaiseDurable(const Process& process, const SourceInfo& here) {
   SourceInfo raised = here;
   raised.durable_seq = process.durable;
   Batch batch;
-  const bool first = MarkBegun(&batch);
   batch.Put(SourceKey(Table::kCounters, process.id), EncodeCounters(raised));
-  FS_RETURN_IF_ERROR(store_.db_->Write(batch, first));
-  store_.import_unsynced_ = store_.import_unsynced_ || !first;
+  FS_RETURN_IF_ERROR(WriteDeclaration(&batch));
   std::unique_lock lock(store_.registry_mutex_);
   *store_.registry_.FindSource(process.id) = std::move(raised);
   return OkStatus();

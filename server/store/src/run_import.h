@@ -89,6 +89,7 @@ class RunImportImpl final : public RunImport {
                                      uint64_t incarnation) const;
   Status Enter(Attempt* attempt, Process* process);
   Status RaiseDurable(const Process& process, const SourceInfo& here);
+  Status WriteDeclaration(Batch* batch);
   Status ReadCounters(std::string_view bytes, SourceInfo* told) const;
   int64_t Time(int64_t unix_ns) const;
   Status AddFrame(const archive::Record& record);
