@@ -76,7 +76,6 @@ class Watch {
   }
 
   void Start() {
-    bool measures = false;
     {
       std::lock_guard lock(mutex_);
       if (started_) return;
@@ -84,11 +83,10 @@ class Watch {
       pid_ = getpid();
       path_ = PathFromEnvironment();
       reason_ = Begin();
-      measures = reason_.empty();
     }
     Write();
     std::atexit([] { Instance().End(); });
-    if (measures) std::thread([this] { Run(); }).detach();
+    if (subscribed_) std::thread([this] { Run(); }).detach();
   }
 
   void End() {
@@ -190,7 +188,7 @@ class Watch {
     std::unique_lock lock(mutex_);
     while (!changed_.wait_for(lock, kReportEvery, [this] { return ended_; })) {
       lock.unlock();
-      if (subscribed_) calls_.FlushAll(0);
+      calls_.FlushAll(0);
       Write();
       lock.lock();
     }
