@@ -438,16 +438,20 @@ def test_steps_that_are_not_sampled_have_no_hooks_on_layers(record, eager):
         assert frame["tokens"] == 3 * 24, "tokens are counted in every step"
 
 
+def loss_by_parts(model, tokens, targets):
+    """As the model's own, past its forward and so past the hooks on it."""
+    x = model.wte(tokens)
+    for block in model.h:
+        x = block(x)
+    return torch.nn.functional.cross_entropy(model.lm_head(x).flatten(0, 1), targets.flatten())
+
+
 def test_a_model_whose_parts_are_called(record, eager):
     """No hook of the whole model sees the step begin: the layers' own do, so they are on."""
     model, optimizer = make()
     monitor, recording = record(model, optimizer, every=THIRD)
     for step in range(4):
-        tokens, targets = models.batch(step)
-        x = model.wte(tokens)
-        for block in model.h:
-            x = block(x)
-        loss = torch.nn.functional.cross_entropy(model.lm_head(x).flatten(0, 1), targets.flatten())
+        loss = loss_by_parts(model, *models.batch(step))
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -467,14 +471,8 @@ def test_sampled_steps_that_call_parts_of_the_model(record, eager):
     model.wpe.weight.requires_grad_(False)
     monitor, recording = record(model, optimizer, every=THIRD)
     for step in range(13):
-        tokens, targets = models.batch(step)
-        if step % 3 == 0:
-            x = model.wte(tokens)
-            for block in model.h:
-                x = block(x)
-            loss = torch.nn.functional.cross_entropy(model.lm_head(x).flatten(0, 1), targets.flatten())
-        else:
-            loss = model(tokens, targets)
+        batch = models.batch(step)
+        loss = model(*batch) if step % 3 else loss_by_parts(model, *batch)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

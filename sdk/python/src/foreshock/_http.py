@@ -1,7 +1,6 @@
 """Asking a server's JSON API with a bearer token: over https, or on loopback, and of the server that was named alone."""
 
 import ipaddress
-import urllib.error
 import urllib.parse
 import urllib.request
 

@@ -74,8 +74,7 @@ class Monitor:
         self.closed = self.awake = self._open = self._frozen = self._skipped = False
         self._named = self._retraced = self._retrace_due = self._by_hand = self._compiles = False
         self._hooked = True  # layers have their hooks
-        self._by_model = True  # the last sampled step, the first one aside, was begun by the model's forward
-        self._sampled = False  # there was a sampled step
+        self._by_model = None  # the last sampled step, the first one aside, was begun by the model's forward; None: there was none
         self.captured = False  # attention was recorded into a CUDA graph, whose replays call nobody
         self.gate, self.lock = Gate(), threading.RLock()
         self.tokens = 0  # counted since the step began
@@ -256,9 +255,8 @@ class Monitor:
             self.guard.refresh()
         if not by_model:
             self._put_hooks(True)
-        if self.awake and self._sampled:
-            self._by_model = by_model
-        self._sampled = self._sampled or self.awake
+        if self.awake:
+            self._by_model = self._by_model is None or by_model
 
     @property
     def skipped(self):
