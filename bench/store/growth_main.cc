@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "foreshock/base/catalogue.h"
+#include "foreshock/base/process.h"
 #include "foreshock/server/store/store.h"
 #include "foreshock/wire/codec.h"
 #include "measure.h"
@@ -40,10 +41,9 @@ namespace fs = std::filesystem;
 constexpr size_t kFramesOfCommit = 256;
 
 double MiB() {
-  std::ifstream statm("/proc/self/statm");
-  size_t size = 0, resident = 0;
-  statm >> size >> resident;
-  return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 20);
+  const auto usage = ReadProcessUsage();
+  Must(usage.status());
+  return static_cast<double>(usage->resident_bytes) / (1 << 20);
 }
 
 double MedianMs(int rounds, const std::function<void(int)>& work) {
@@ -192,7 +192,8 @@ int ReopenMain(const std::string& folder, const std::string& run, int64_t frames
   if (child == 0) {
     // A program of its own: of this one only a thread would be left.
     const std::string count = std::to_string(frames);
-    execl("/proc/self/exe", "bench_store_growth", "--die", folder.c_str(), run.c_str(), count.c_str(), nullptr);
+    execl("/proc/self/exe", "bench_store_growth", "--die", folder.c_str(), run.c_str(), count.c_str(),
+          nullptr);
     _exit(127);
   }
   int status = 0;
