@@ -15,6 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto again = wire::DecodeHello(written);
   fuzz::Require(again.ok(), "what was decoded and written is decoded again");
   fuzz::Require(wire::Encode(*again) == written, "written twice, the same bytes");
+  fuzz::Require(*again == *hello || *hello != *hello, "nothing is lost in writing");  // one with a NaN is not equal to itself
   fuzz::Require(wire::CheckHello(*again).ok() == taken, "everyone judges a Hello alike");
   if (taken) (void)wire::JsonlHeader(*hello);
   return 0;

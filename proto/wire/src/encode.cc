@@ -9,11 +9,14 @@
 namespace foreshock::wire {
 namespace {
 
+// A message that holds defaults alone is there all the same, with no bytes: protozero's own nested writer would take it back.
 template <typename Message>
 void PutMessage(Writer& parent, protozero::pbf_tag_type tag, const Message& message,
                 void (*put)(Writer&, const Message&)) {
-  Writer child{parent, tag};
+  std::string bytes;
+  Writer child{bytes};
   put(child, message);
+  parent.add_message(tag, bytes);
 }
 
 void PutLayer(Writer& w, const Layer& layer) {
@@ -143,7 +146,9 @@ std::string Encode(const Frame& frame) {
   Writer w{out};
   PutFrameHead(w, frame);
   for (const Series& series : frame.series) {
-    if (!SaysNothing(series)) PutMessage(w, field::frame::kSeries, series, PutSeries);
+    if (SaysNothing(series)) continue;
+    Writer one{w, field::frame::kSeries};  // never empty
+    PutSeries(one, series);
   }
   return out;
 }

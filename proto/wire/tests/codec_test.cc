@@ -109,6 +109,31 @@ TEST(Codec, UnknownFieldsAreSkipped) {
   EXPECT_EQ(back->status, GoodbyeStatus::kFailed);
 }
 
+// Found by fuzzing: two layers of defaults alone are one layer twice, for whoever hears of them next, too.
+TEST(Codec, MessagesOfDefaultsAloneAreKept) {
+  Hello hello;
+  hello.model.layers = {Layer{}, Layer{}};
+  hello.unmonitored = {Unmonitored{}};
+  const auto back = DecodeHello(Encode(hello));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->model.layers.size(), 2u);
+  EXPECT_EQ(back->unmonitored.size(), 1u);
+
+  Reply reply;
+  reply.hello.emplace();
+  reply.sampling.emplace();
+  reply.error.emplace();
+  reply.actions = {Action{}};
+  reply.proposals = {Action{}, Action{}};
+  const auto answered = DecodeReply(Encode(reply));
+  ASSERT_TRUE(answered.ok());
+  EXPECT_TRUE(answered->hello.has_value());
+  EXPECT_TRUE(answered->sampling.has_value());
+  EXPECT_TRUE(answered->error.has_value());
+  EXPECT_EQ(answered->actions.size(), 1u);
+  EXPECT_EQ(answered->proposals.size(), 2u);
+}
+
 TEST(Codec, WithDroppedBeforeReplaces) {
   Frame frame;
   frame.seq = 4;
