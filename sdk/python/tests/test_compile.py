@@ -197,6 +197,54 @@ def test_a_sleeping_tap_computes_nothing(record):
     assert plain_backward - backward == Counter()
 
 
+def calls_of(step):
+    """Of one step: {name: how often}, for the tap's operator and dynamo's looks for compiled code."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+        step()
+    names = [e.name for e in seen.events()]
+    return {name: names.count(name) for name in ("foreshock::measure", "TorchDynamo Cache Lookup")}
+
+
+@with_taps
+def test_a_step_that_is_not_sampled_calls_nothing(record):
+    """Inductor's code asks first; dynamo looks for the model's code alone."""
+    model = models.nanogpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    monitor, recording = record(model, optimizer, every={"attention_every_steps": 4, "spectra_every_steps": 4, "row_every": 1, "budget": 1.0})
+    fast = torch.compile(model)
+    models.train(fast, optimizer, 6, monitor)
+    called = [calls_of(lambda step=step: models.train(fast, optimizer, 1, monitor, first=step)) for step in range(6, 10)]
+    monitor.close()
+    assert [c["foreshock::measure"] for c in called] == [0, 0, 2, 0], "the eighth step is sampled"
+    assert [c["TorchDynamo Cache Lookup"] for c in called] == [1, 1, 1, 1]
+    assert [step for step, frame in recording.steps().items() if "logit_max" in frame] == [0, 4, 8]
+
+
+@pytest.mark.parametrize("backend", [None, "aot_eager", pytest.param("inductor", marks=with_taps)])
+def test_micro_batches_of_several_sizes_weigh_by_their_tokens(record, backend):
+    """Where a forward's tokens are known from its inputs' shapes nobody counts again; sizes that are new are counted."""
+    model = models.nanogpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0)
+    monitor, recording = record(model, optimizer, every={"attention_every_steps": 100, "spectra_every_steps": 100})
+    run = torch.compile(model, backend=backend, dynamic=True) if backend else model
+    sizes = [(2, 4), (1, 12), (2, 4), (5, 3), (1, 12)]
+    losses = []
+    for step in range(5):
+        for part in range(3):
+            batch, length = sizes[(step + part) % 5]
+            x = torch.randint(0, 32, (batch, length))
+            run(x, x).backward()
+            monitor.loss(value := torch.tensor(float(step + 10 * part)))
+            losses.append((step, float(value), batch * length))
+        optimizer.step()
+        optimizer.zero_grad()
+        monitor.step()
+    monitor.close()
+    for step, frame in recording.steps().items():
+        mine = [(value, tokens) for s, value, tokens in losses if s == step]
+        assert frame["loss"] == pytest.approx(sum(v * t for v, t in mine) / sum(t for _, t in mine)), step
+
+
 def test_a_torch_that_is_too_old_compiles_without_taps(record, monkeypatch):
     """Its compiler would refuse the tap in some graphs: layers are named, the training goes on, and uncompiled code is measured."""
     monkeypatch.setattr(_patch, "compiled_taps", False)

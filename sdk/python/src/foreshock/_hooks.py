@@ -60,13 +60,28 @@ def decay_of(optimizers, parameter_id):
     return 0.0
 
 
-def rate_of(optimizers, wanted):
-    """Learning rate of the group that holds one of the given parameters (by id()), else of the first group."""
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            if any(id(p) in wanted for p in group["params"]):
-                return group["lr"]
-    return optimizers[0].param_groups[0]["lr"] if optimizers else None
+class Rate:
+    """The learning rate of the group that holds one of the given parameters (by id()), else of the first group. Which one it is is looked for once
+    and again where an optimizer has other groups than then: asked in every step."""
+
+    def __init__(self, optimizers, wanted):
+        self._optimizers, self._wanted, self._sizes, self._at = optimizers, wanted, None, None
+
+    def now(self):
+        if not self._optimizers:
+            return None
+        sizes = [len(o.param_groups) for o in self._optimizers]
+        if sizes != self._sizes:
+            self._sizes, self._at = sizes, self._find()
+        optimizer, index = self._at
+        return optimizer.param_groups[index]["lr"]
+
+    def _find(self):
+        for optimizer in self._optimizers:
+            for index, group in enumerate(optimizer.param_groups):
+                if any(id(p) in self._wanted for p in group["params"]):
+                    return optimizer, index
+        return self._optimizers[0], 0
 
 
 def steps_taken(optimizers):

@@ -13,7 +13,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from . import _taps
+from . import _codegen, _taps
 from .attention import dynamic_max_attention
 
 
@@ -148,6 +148,7 @@ def _guarded(q, k):
 
 def _observe(key, scale, causal, dropout, softcap):
     """Tells the layer how attention is called. While tracing it runs once, at compile time."""
+    _codegen.register()
     tap = _taps.live.get(key)
     if tap is not None:
         tap.observe(scale, causal, dropout, softcap)

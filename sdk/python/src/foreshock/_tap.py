@@ -52,6 +52,11 @@ class Tap:
         self.counts_tokens = False
         self._attention = _abi.Attention()
 
+    @property
+    def due_to_count(self):
+        """The next call counts the tokens of its forward."""
+        return self.counts_tokens and self.monitor.count_next
+
     # ---- forward
 
     def observe(self, scale, causal, dropout, softcap):
@@ -74,7 +79,7 @@ class Tap:
         """Outside of compiled code, each time attention is called, with or without grad."""
         if not self.observed:
             self.observe(scale, causal, dropout, softcap)
-        if self.counts_tokens and self.monitor.count_next:
+        if self.due_to_count:
             self.monitor.count(q)
 
     def forward(self):
@@ -96,10 +101,10 @@ class Tap:
         self.seen = self.here = True
         try:
             with monitor.lock:  # backward runs on one thread a device
-                if _device.capturing(dq):  # recorded once: a flag on the device wakes what is recorded
+                if dq.is_cuda and _device.capturing():  # recorded once: a flag on the device wakes what is recorded
                     monitor.captured = True
                     return self._measure(dq, d_o, q, k, v, o, mask, heads_first, causal)
-                if self.counts_tokens and (monitor.count_next or not monitor.forward_seen):
+                if self.due_to_count:
                     monitor.count(q)  # in compiled code nobody counts in forward
                 monitor.begin()
                 if monitor.awake and monitor.wants(self.index):

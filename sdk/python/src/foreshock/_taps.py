@@ -30,11 +30,19 @@ _library.define(
 )
 
 
+def _wants(key):
+    """Has a call of this key anything to do now? Compiled code asks before it makes the call's arguments (_codegen)."""
+    tap = live.get(key)
+    return tap is not None and (tap.gate.open or tap.due_to_count or _device.capturing())
+
+
+torch.ops.foreshock.wants = _wants
+
+
 @torch.library.impl(_library, "measure", "CompositeExplicitAutograd")
 def _measure(dq, d_o, q, k, v, o, mask, key):
-    tap = live.get(key)
-    if tap is not None and (tap.gate.open or tap.counts_tokens or _device.capturing(dq)):
-        tap.backward(dq, d_o, q, k, v, o, mask, key[-2] == "h", key[-1] == "c")
+    if _wants(key):
+        live[key].backward(dq, d_o, q, k, v, o, mask, key[-2] == "h", key[-1] == "c")
 
 
 @torch.library.register_fake("foreshock::measure", lib=_library)

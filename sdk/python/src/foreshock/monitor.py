@@ -15,7 +15,7 @@ import weakref
 
 import torch
 
-from . import _abi, _device, _hooks, _patch, _run, _taps
+from . import _abi, _codegen, _device, _hooks, _patch, _run, _taps
 from ._places import Places
 from ._staging import Staging, sharded
 from ._tap import Gate, Tap
@@ -41,16 +41,20 @@ def _call(monitor, method, *arguments):
 
 
 class _Forward(_patch.Hook):
-    """Forward pre-hook of the whole model: a step begins before its first layer, so that it is of one kind throughout."""
+    """Forward pre-hook of the whole model: a step begins before its first layer, so that it is of one kind throughout. Of a model that is
+    compiled as a whole it runs as it is, before the compiled code; inside of a larger one that is compiled it does nothing."""
 
     def __init__(self, monitor):
         self.monitor = monitor
 
-    def __call__(self, module, args):
+    def __call__(self, module, args, kwargs):
         if not torch.compiler.is_compiling():
             _patch.context.key = ""  # what a forward that raised may have left
             if torch.is_grad_enabled() and module.training:
-                _call(self.monitor, "forward_begins")
+                _call(self.monitor, "forward_begins", args, kwargs)
+
+
+_codegen.run_as_it_is(_Forward.__call__)
 
 
 class _Loaded(_patch.Hook):
@@ -78,7 +82,9 @@ class Monitor:
         self.captured = False  # attention was recorded into a CUDA graph, whose replays call nobody
         self.gate, self.lock = Gate(), threading.RLock()
         self.tokens = 0  # counted since the step began
-        self.count_next = self.forward_seen = False  # the next call of the first layer counts; forwards are seen at all
+        self.count_next = True  # the next call of the first layer counts
+        self.forward_seen = False  # forwards are seen at all; where they are not, every call counts
+        self._counted, self._shapes = {}, ()  # tokens of a forward by its inputs' shapes; those of this forward
         self.next_step = start_step  # None: as the optimizer says at the first step
         self.grad_norm = None
         self.should_stop = False
@@ -88,6 +94,7 @@ class Monitor:
         self._ids = {(layer.index, which): id(projection.raw()) for layer in layers
                      for which, projection in (("wq", layer.wq), ("wk", layer.wk)) if projection is not None}
         self._mine = frozenset(self._ids.values())
+        self._rate = _hooks.Rate(optimizers, self._mine)
         self._action_handlers, self._listeners, self._action = {}, [], _abi.Action()
         self._action_at = C.byref(self._action)
         self._options = dict(options)
@@ -138,7 +145,7 @@ class Monitor:
                 optimizer.register_step_pre_hook(lambda o, a, k: _call(me, "_before_optimizer", o, a, k)).remove,
                 optimizer.register_step_post_hook(lambda o, a, k: _call(me, "_after_optimizer", o)).remove]
         self._removers.append(model.register_load_state_dict_post_hook(_Loaded(me)).remove)
-        self._removers.append(model.register_forward_pre_hook(_Forward(me)).remove)
+        self._removers.append(model.register_forward_pre_hook(_Forward(me), with_kwargs=True).remove)
         _hooks.watch_for(self)
 
     def detach(self):
@@ -229,8 +236,13 @@ class Monitor:
 
     def count(self, q):
         """Tokens of one forward, from the first watched layer's queries [batch, heads, seq, dim]."""
-        self.tokens += q.shape[0] * q.shape[2]
-        self.count_next = False
+        found = q.shape[0] * q.shape[2]
+        self.tokens += found
+        self.count_next = not self.forward_seen
+        if self._shapes:
+            if len(self._counted) >= 256:  # sequences of every length
+                self._counted.clear()
+            self._counted[self._shapes], self._shapes = found, ()
 
     def begin(self, by_model=False):
         """Begins the step unless it has begun. Called by taps and hooks; by hand where neither sees the step begin. by_model: no layer's
@@ -304,13 +316,20 @@ class Monitor:
                 setattr(config, name, max(getattr(config, name), len(self.layers) + 8))
                 break
 
-    def forward_begins(self):
+    def forward_begins(self, args, kwargs):
         self._retrace_now()
         if not self.forward_seen:
             self._make_room()
-        self.forward_seen = self.count_next = True
+        self.forward_seen = True
+        # Inputs of the same shapes have as many tokens: compiled code, which counts in backward, need not be asked again.
+        self._shapes = (*(x.shape for x in args if isinstance(x, torch.Tensor)),
+                        *((name, x.shape) for name, x in kwargs.items() if isinstance(x, torch.Tensor)))
+        known = self._counted.get(self._shapes) if self._shapes else None
+        self.count_next = known is None
         if not self.begins_in_backward:
             self.begin(by_model=True)
+        if known is not None:
+            self.tokens += known
         if self.guard is not None:
             self.guard.apply()
         # Where the last sampled step was begun by a layer, the next one may be, too: who calls parts of the model gives no other sign.
@@ -345,7 +364,7 @@ class Monitor:
             self.begin()
         if self.grad_norm is None and self.awake:
             self.grad_norm = self._own_grad_norm()
-        rate = _hooks.rate_of(self.optimizers, self._mine)
+        rate = self._rate.now()
         if rate is not None:
             _device.put_scalar(self.library, self.handle, _abi.LEARNING_RATE, rate)
         found = getattr(optimizer, "found_inf", None)  # fused optimizers skip inside of their kernel
