@@ -172,8 +172,10 @@ void AttentionWatch::WriteFound(DeviceAttention& device, int ticket, FrameSlot* 
       // How the kernels say that cu_seqlens, which only the device could read, are no offsets.
       const bool none = std::isnan(found.attention[0].rows_visited);
       if (none && found.replay && std::isnan(found.attention[0].rows)) continue;  // not replayed
-      state_[found.layer].bad_sequences = none;
-      if (none) continue;
+      if (none) {
+        state_[found.layer].bad_sequences = true;  // also where a better call comes before anyone is told
+        continue;
+      }
       WriteAttention(layout_, slot, layer, found.attention, spec.local_query_heads, found.learned_sinks);
       KeepLogits(found.layer, found.attention);
     }
