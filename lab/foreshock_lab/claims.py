@@ -33,17 +33,22 @@ def program_path(given):
 
 
 class Book:
-    """Summaries by run, in a file that grows a line a run. The last line of a run counts."""
+    """Summaries by run, in a file that grows a line a run. The longest of a run counts, of equal ones the last. others: files of other
+    books, read only."""
 
-    def __init__(self, path):
+    def __init__(self, path, others=()):
         self._path, self.runs = path, {}
-        if path.exists():
-            for line in path.read_text().splitlines():
-                run = json.loads(line)
-                self.runs[run["name"]] = run
+        for file in (*others, path):
+            if file != path or path.exists():
+                for line in file.read_text().splitlines():
+                    self._keep(json.loads(line))
+
+    def _keep(self, run):
+        if run["steps"] >= self.runs.get(run["name"], run)["steps"]:
+            self.runs[run["name"]] = run
 
     def add(self, run):
-        self.runs[run["name"]] = run
+        self._keep(run)
         with open(self._path, "a") as out:
             out.write(json.dumps(run) + "\n")
 
@@ -51,15 +56,23 @@ class Book:
         return name in self.runs and self.runs[name]["steps"] >= steps
 
 
+def chosen(only):
+    """Conditions by name, all of them without one. ValueError names one that does not exist."""
+    known = list(conditions.all_conditions())
+    names = {c.name for c in known}
+    wanted = set(only.split(",")) if only else names
+    if wanted - names:
+        raise ValueError(f"--only: no condition {', '.join(sorted(wanted - names))}; there are {', '.join(sorted(names))}")
+    return [c for c in known if c.name in wanted]
+
+
 def waves(options, book):
-    """[[(condition, copy), ...]]: what is still to be trained, wave by wave, at most --copies at once."""
+    """[[(condition, copy), ...]]: what is still to be trained, wave by wave, at most --copies at once. Those picked by name go together."""
     out = {}
-    for condition in conditions.all_conditions():
-        if options.only and condition.name not in options.only.split(","):
-            continue
-        for copy in condition.copies(options.onset):
+    for condition in chosen(options.only):
+        for copy in condition.copies(options.onset, options.lr, options.seeds):
             if not book.complete(copy.name, options.steps):
-                out.setdefault(condition.wave, []).append((condition.name, copy))
+                out.setdefault(0 if options.only else condition.wave, []).append((condition.name, copy))
     return [wave[i: i + options.copies] for _, wave in sorted(out.items()) for i in range(0, len(wave), options.copies)]
 
 
@@ -109,10 +122,13 @@ def arguments():
     parser = argparse.ArgumentParser("foreshock_lab.claims", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, kind, default in (("layers", int, 4), ("heads", int, 4), ("head-dim", int, 64), ("context", int, 256), ("batch", int, 16),
                                 ("steps", int, 2400), ("onset", int, 600), ("horizon", int, 9000), ("every", int, 20),
-                                ("row-every", int, 8), ("warm-up", int, 100), ("copies", int, 96), ("seconds", float, 1e9)):
+                                ("row-every", int, 8), ("warm-up", int, 100), ("copies", int, 96), ("seconds", float, 1e9), ("lr", float, conditions.LR)):
         parser.add_argument("--" + name, type=kind, default=default)
     parser.add_argument("--out", type=pathlib.Path, required=True)
-    parser.add_argument("--only", help="conditions, by name, with commas between")
+    parser.add_argument("--only", help="conditions, by name, with commas between; they are trained together")
+    parser.add_argument("--seeds", type=lambda text: [int(x) for x in text.split(",")], help="only these, with commas between")
+    parser.add_argument("--more", type=pathlib.Path, action="append", default=[],
+                        help="folder of an earlier call whose runs are judged along with these")
     parser.add_argument("--text", action="append", default=[], help="folders of text; default: this project's own")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
@@ -125,7 +141,7 @@ def main(argv=None):
     options = arguments().parse_args(argv)
     (options.out / "runs").mkdir(parents=True, exist_ok=True)
     program_path(options.foreshock)  # before hours of training
-    book, began = Book(options.out / "runs.jsonl"), time.monotonic()
+    book, began = Book(options.out / "runs.jsonl", [folder / "runs.jsonl" for folder in options.more]), time.monotonic()
     data = text_of(options.text or [ROOT / s for s in SOURCES])
     todo = waves(options, book)
     sizes = [len(wave) for wave in todo]

@@ -17,19 +17,22 @@ class Condition:
     name: str
     fault: str = ""  # without its onset
     action: str = "none"
-    lr: float = LR
+    lr: float | None = None  # None: the runner's
     always_norm: bool = False
     seeds: tuple = SEEDS
     wave: int = 0
     from_start: bool = False  # the fault is there from step 0 on
 
-    def copies(self, onset):
+    def copies(self, onset, lr=LR, seeds=None):
+        """Copies with the fault from step `onset` on; lr of those that name none; seeds: only these."""
         for seed in self.seeds:
+            if seeds is not None and seed not in seeds:
+                continue
             fault = Fault()
             if self.fault:
                 kind, _, place = self.fault.partition("/")
                 fault = Fault.parse(f"{kind}@{0 if self.from_start else onset}" + (f"/{place}" if place else ""))
-            yield Copy(f"{self.name}.{seed}", self.lr, fault, self.action, self.always_norm, seed)
+            yield Copy(f"{self.name}.{seed}", lr if self.lr is None else self.lr, fault, self.action, self.always_norm, seed)
 
 
 def core():
@@ -58,9 +61,15 @@ def more():
     yield from (Condition(f"random-output-{size}", f"output_random:{size}") for size in (4, 32))
     yield from (Condition(f"delta-{size}", f"delta:{size}") for size in (0.0005, 0.02))
     yield from (Condition(f"random-delta-{size}", f"delta_random:{size}") for size in (0.2, 1.0))
-    yield from (Condition(f"{kind}-32", f"{kind}:32") for kind in ("mlp", "residual"))
+    for kind in ("mlp", "residual"):
+        yield Condition(f"{kind}-32", f"{kind}:32")
+        yield Condition(f"random-{kind}-32", f"{kind}_random:32")
     yield Condition("rate-0.1", lr=0.1)
     yield from (Condition(f"batch-{size}", f"batch:{size}") for size in (0.1, 0.5))
+    yield Condition("batch-shuffled-0.5", "batch_shuffled:0.5")
+    yield Condition("batch-repeated-1", "batch_repeated:1")
+    yield Condition("output-8-qk_norm", "output:8", "qk_norm")
+    yield Condition("delta-0.0005-qk_norm", "delta:0.0005", "qk_norm")
     yield Condition("ladder-output", "output:0.005~5")
     yield Condition("ladder-delta", "delta:0.00002~0.02")
     for rate in (5e-4, 1e-3, 2e-3, 3e-3, 6e-3, 1e-2):

@@ -4,7 +4,9 @@ import dataclasses
 
 import torch
 
-KINDS = ("none", "output", "output_random", "delta", "delta_random", "mlp", "residual", "bf16_pv", "bf16_stream", "batch")
+BATCH = ("batch", "batch_shuffled", "batch_repeated")  # wrong data: of the whole copy, size is a share
+KINDS = ("none", "output", "output_random", "delta", "delta_random", "mlp", "mlp_random", "residual", "residual_random", "bf16_pv",
+         "bf16_stream", *BATCH)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,8 +16,11 @@ class Fault:
     kind  output, output_random   O moved by `size` bf16 ulp, away from zero, or to a random side: directed perturbations
           delta, delta_random     delta = rowsum(dO O) moved by `size` times its mean magnitude a head, up or to a random side
           mlp, residual           the MLP's output, or the residual stream, moved by `size` ulp away from zero
+          mlp_random, residual_random  the same, each element to a random side
           bf16_pv                 P V with unnormalised P summed up key block by key block in bf16 (arXiv 2510.04212); no size
           batch                   a share `size` of the tokens replaced by random bytes, another share's in each step; the whole copy
+          batch_shuffled          a share `size` of the sequences have their tokens in a random order, a new one in each step
+          batch_repeated          a share `size` of the sequences are those of the onset's step again and again
           bf16_stream             streaming softmax whose running output is kept in bf16; no size
     layer, head: None is all of them. last: sizes rise by equal factors from `size` in the first head to `last` in the last one.
     """
@@ -30,10 +35,10 @@ class Fault:
     def __post_init__(self):
         if self.kind not in KINDS:
             raise ValueError(f"kind: '{self.kind}', must be one of {', '.join(KINDS)}")
-        if self.kind == "batch" and not 0 < self.size <= 1:
-            raise ValueError(f"size: {self.size}, of a corrupted batch it is a share of tokens, above 0 and at most 1")
-        if self.kind == "batch" and (self.layer is not None or self.last is not None):
-            raise ValueError("batch: tokens are of the whole copy; it takes no layer and no second size")
+        if self.kind in BATCH and not 0 < self.size <= 1:
+            raise ValueError(f"size: {self.size}, of a corrupted batch it is a share of tokens or sequences, above 0 and at most 1")
+        if self.kind in BATCH and (self.layer is not None or self.last is not None):
+            raise ValueError(f"{self.kind}: tokens are of the whole copy; it takes no layer and no second size")
 
     @staticmethod
     def parse(text):

@@ -4,6 +4,8 @@ import json
 import math
 import subprocess
 
+from .faults import BATCH
+
 SAMPLE_SHARE = 0.1  # of the new sample in the smoothed loss
 COLLAPSE = 0.5  # nat above the minimum, for good
 LEARNED = 3.0  # nat: a smoothed loss below this has learned
@@ -42,17 +44,24 @@ def read(path):
     return samples, events, last + 1 - frames
 
 
-def collapse_step(steps, losses):
-    """Step from which on the smoothed loss stays more than COLLAPSE above its minimum to the end, having learned; None."""
-    smooth, curve = None, []
+def _smoothed(losses):
+    smooth = None
     for loss in losses:
         smooth = loss if smooth is None else smooth + SAMPLE_SHARE * (loss - smooth)
-        curve.append(smooth)
-    lowest, at, since = math.inf, None, None
-    for step, value in zip(steps, curve):
+        yield smooth
+
+
+def collapse_step(steps, losses, other_data_from=None):
+    """Step from which on the smoothed loss stays more than COLLAPSE above its minimum to the end, having learned; None.
+
+    other_data_from: step of the first loss of other data, which has a minimum of its own; what was learned before counts.
+    """
+    first = next((i for i, s in enumerate(steps) if s >= other_data_from), len(steps)) if other_data_from is not None else 0
+    learned, lowest, since = min(_smoothed(losses[:first]), default=math.inf) < LEARNED, math.inf, None
+    for step, value in zip(steps[first:], _smoothed(losses[first:])):
         if not value - lowest > COLLAPSE and not math.isnan(value):
             lowest, since = min(lowest, value), None
-        elif lowest < LEARNED:
+        elif learned or lowest < LEARNED:
             since = step if since is None else since
     return since
 
@@ -92,7 +101,8 @@ def summary(copy, condition, path, program):
         series[name] = [_largest(s.get(name)) for s in samples]
     switched = [e for e in events if e["event"] == "guard"]
     tail = [s["loss_mean"] for s in samples if s["step"] > steps[-1] - 200]
-    fault, fell = copy.fault, collapse_step(steps, series["loss"])
+    fault = copy.fault
+    fell = collapse_step(steps, series["loss"], fault.step if fault.kind in BATCH else None)
     out = {
         "name": copy.name, "condition": condition, "seed": copy.seed, "lr": copy.lr, "action": copy.action,
         "always_norm": copy.always_norm, "fault": fault.kind, "size": fault.size, "last": fault.last,

@@ -62,12 +62,14 @@ class StackedGPT(nn.Module):
         r, b, s, _ = x.shape
         return x.view(r, b, s, self.shape.heads, self.shape.head_dim).transpose(2, 3)
 
-    def _perturbed(self, x, strengths, kind, layer):
-        fault = strengths.of(kind, layer)
-        if fault is None:
-            return x
-        part = x.detach()[fault.rows]
-        return x.index_add(0, fault.rows, moved(part, fault.size[:, :1, None, None], False, fault.whole) - part)
+    def _perturbed(self, x, strengths, place, layer):
+        for kind in (place, f"{place}_random"):
+            fault = strengths.of(kind, layer)
+            if fault is not None:
+                part = x.detach()[fault.rows]
+                new = moved(part, fault.size[:, :1, None, None], kind.endswith("random"), fault.whole)
+                x = x.index_add(0, fault.rows, new - part)
+        return x
 
     def _embedded(self, tokens):
         """[copies, batch, seq, dim] of tokens [copies or 1, batch, seq]."""

@@ -15,6 +15,7 @@ import time
 
 import torch
 
+from .batches import Batches
 from .faults import Fault, Strengths
 from .model import Shape, StackedAdamW, StackedGPT
 from .projection import Projection
@@ -63,32 +64,6 @@ def text_of(folders):
     if len(data) < 10_000:
         raise ValueError(f"text: {len(data)} bytes below {', '.join(map(str, folders))}, at least 10000 are needed")
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
-
-
-class Batches:
-    """Tokens and targets [copies, batch, seq] of a step: copies of one seed see the same but for what their faults corrupt. They depend on
-    seed and step alone."""
-
-    def __init__(self, data, size, length, seeds, device, faults=()):
-        self._corrupt = [(row, fault) for row, fault in enumerate(faults) if fault.kind == "batch"]
-        self._seeds = seeds
-        self._data, self._size, self._length = data.to(device), size, length
-        self._unique = sorted(set(seeds))
-        self._of = torch.tensor([self._unique.index(s) for s in seeds], device=device)
-        self._reach = torch.arange(length + 1, device=device)
-
-    def at(self, step):
-        starts = [torch.randint(len(self._data) - self._length - 1, (self._size,),
-                                generator=torch.Generator().manual_seed(seed * 1_000_003 + step)) for seed in self._unique]
-        starts = torch.stack(starts).to(self._reach.device, non_blocking=True)
-        rows = self._data[starts[:, :, None] + self._reach].long()[self._of]
-        for row, fault in self._corrupt:
-            if step >= fault.step:
-                g = torch.Generator().manual_seed(self._seeds[row] * 1_000_003 + step)
-                shape = rows.shape[1:]
-                wrong, byte = torch.rand(shape, generator=g) < fault.size, torch.randint(256, shape, generator=g)
-                rows[row] = torch.where(wrong.to(rows.device), byte.to(rows.device), rows[row])
-        return rows[..., :-1], rows[..., 1:]
 
 
 def schedule(step, steps, warm_up):

@@ -27,8 +27,9 @@ def mean(values, digits=3):
 def claim_a(groups, names):
     """Each source that collapses, does so by way of the QK runaway."""
     ways, total, before = [], 0, 0
-    for word, wanted in (("output", "output-"), ("delta", "delta-"), ("one head", "head-"), ("outside attention", ("mlp-", "residual-")),
-                         ("learning rate", "rate-"), ("random sign", "random-"), ("natural", "natural-")):
+    for word, wanted in (("output", "output-"), ("delta", "delta-"), ("one head", "head-"),
+                         ("outside attention", ("mlp-", "residual-", "random-mlp-", "random-residual-")),
+                         ("corrupted batches", "batch-"), ("learning rate", "rate-"), ("random sign", ("random-output-", "random-delta-")), ("natural", "natural-")):
         runs = [r for name, rs in groups.items() if name.startswith(wanted) and rs[0]["action"] == "none"
                 and not rs[0]["always_norm"] for r in rs]
         if not runs:
@@ -44,17 +45,30 @@ def claim_a(groups, names):
             + f". In all {share(before, total)}", None if not total else before == total)
 
 
+def _guarded(groups):
+    """(fault in words, guarded runs) of each fault that the guard was tried on."""
+    for rs in groups.values():
+        if rs[0]["action"] == "qk_norm":
+            yield f"{rs[0]['fault']} {rs[0]['size']:g}", rs
+
+
+def _alike(groups, run, always_norm=False):
+    """Runs of this one's fault, size and place without an action."""
+    same = lambda r: all(r[key] == run[key] for key in ("fault", "size", "last", "layer", "head", "lr"))
+    return [r for rs in groups.values() for r in rs if same(r) and r["action"] == "none" and r["always_norm"] == always_norm]
+
+
 def claim_b(groups, names):
-    parts, holds = [], True
-    for word, bare in (("output", "output-16"), ("delta", "delta-0.002")):
-        runs, without = groups.get(f"{word}-qk_norm", []), groups.get(bare, [])
-        if not runs or not without:
-            return ("b", "correcting QK alone keeps training stable while the fault stays on", "not run", None)
+    parts, holds = [], []
+    for word, runs in _guarded(groups):
+        without = _alike(groups, runs[0])
         prices = [price(r, names) for r in runs]
         parts.append(f"{word}: {collapsed(runs)} of {len(runs)} collapsed with the guard, {collapsed(without)} of {len(without)} "
                      f"without; loss against healthy {mean(prices)} nat")
-        holds = holds and collapsed(runs) == 0 and collapsed(without) == len(without) and all(p <= 0.25 for p in prices)
-    return ("b", "correcting QK alone keeps training stable while the fault stays on", "; ".join(parts), holds)
+        if without:
+            holds.append(collapsed(runs) == 0 and collapsed(without) == len(without) and all(p <= 0.25 for p in prices))
+    return ("b", "correcting QK alone keeps training stable while the fault stays on", "; ".join(parts) or "not run",
+            all(holds) if holds else None)
 
 
 def claim_c(action, groups, names):
@@ -99,14 +113,12 @@ def claim_e(word, groups):
 
 def claim_f(groups, names):
     parts, holds = [], []
-    for word in ("output", "delta"):
-        differences = []
-        for run in groups.get(f"{word}-qk_norm", []):
-            always = names.get(f"{word}-always-norm.{run['seed']}")
-            if always is not None:
-                differences.append(run["final_loss"] - always["final_loss"])
-        if differences:
-            parts.append(f"{word}: guard less always-on {mean(differences)} nat")
+    for word, runs in _guarded(groups):
+        always = {r["seed"]: r for r in _alike(groups, runs[0], always_norm=True)}
+        pairs = [(r, always[r["seed"]]) for r in runs if r["seed"] in always]
+        if pairs:
+            differences = [r["final_loss"] - other["final_loss"] for r, other in pairs]
+            parts.append(f"{word}: guard less always-on {mean(differences)} nat at step {min(r['steps'] for r, _ in pairs)}")
             holds.append(abs(sum(differences) / len(differences)) <= NEAR)
     return ("f", f"the guard's loss is within {NEAR} nat of always-on QK normalization over the last 200 steps", "; ".join(parts),
             all(holds) if holds else None)

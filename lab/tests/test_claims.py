@@ -41,6 +41,15 @@ def test_collapse_is_for_good_and_after_learning():
     assert judge.collapse_step(steps, learned[:40] + [math.nan] * 20) == 800
 
 
+def test_other_data_have_a_minimum_of_their_own():
+    steps = list(range(0, 1200, 20))
+    losses = [6.0 - 5 * min(i / 20, 1) for i in range(30)] + [3.5] * 30
+    assert judge.collapse_step(steps, losses) is not None
+    assert judge.collapse_step(steps, losses, other_data_from=600) is None, "wrong batches are harder, that is no collapse"
+    assert 900 <= judge.collapse_step(steps, losses[:45] + [6.0] * 15, other_data_from=600) <= 960
+    assert judge.collapse_step(steps, [6.0] * 45 + [9.0] * 15, other_data_from=600) is None, "never learned"
+
+
 def test_what_still_fires_at_the_collapse_counts():
     def alert(event, step, head):
         return {"event": event, "severity": "critical", "rule": "qk_runaway", "step": step, "layer": 0, "head": head}
@@ -130,6 +139,20 @@ def test_a_collapse_without_a_runaway_before_it_refutes_the_first_claim():
     assert found["a"]["holds"] is True and found["c, clip"]["holds"] is None
 
 
+def test_the_guard_is_held_against_runs_of_the_same_fault_and_size():
+    fault = dict(fault="output", size=8.0, onset=600)
+    runs = [run_of("healthy.0", "healthy"), run_of("output-8.0", "output-8", collapse=1000, **fault),
+            run_of("output-8-qk_norm.0", "output-8-qk_norm", action="qk_norm", final_loss=1.03, **fault),
+            run_of("always.0", "output-8-always-norm", always_norm=True, **fault),
+            run_of("always-16.0", "output-always-norm", always_norm=True, final_loss=9.0, fault="output", size=16.0, onset=600)]
+    found = {c["claim"]: c for c in verdicts.claims(runs)}
+    assert found["b"]["holds"] is True and "output 8: 0 of 1 collapsed with the guard, 1 of 1 without" in found["b"]["evidence"]
+    assert found["f"]["holds"] is False and "0.030 nat at step 1200" in found["f"]["evidence"]
+    runs[2]["final_loss"] = 1.01
+    assert {c["claim"]: c for c in verdicts.claims(runs)}["f"]["holds"] is True
+    assert {c["claim"]: c for c in verdicts.claims(runs[:1] + runs[2:3])}["b"]["holds"] is None, "nothing to hold it against"
+
+
 def test_the_critical_has_to_name_the_head():
     def found(*lasting):
         run = run_of("head-delta-1.2.0", "head-delta-1.2", fault="delta", onset=600, layer=1, head=2, lasting=list(lasting))
@@ -178,3 +201,11 @@ def test_the_runner_trains_records_judges_and_resumes(tmp_path, capsys):
     claims.main([*arguments, "--steps", "9"])
     assert (tmp_path / "runs.jsonl").read_text() == written, "nothing is left to do"
     assert "claim" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="no condition outptu-8; there are .*output-8,"):
+        claims.main([*arguments, "--only", "outptu-8"])
+    more = tmp_path / "more"
+    more_of = [*arguments, "--out", str(more), "--more", str(tmp_path), "--lr", "3e-4", "--seeds", "1", "--only", "random-mlp-32,batch-0.1"]
+    claims.main([*more_of, "--steps", "9"])
+    book = {r["name"]: r for r in json.loads((more / "claims.json").read_text())["runs"]}
+    assert len(book) == 9 and book["batch-0.1.1"]["lr"] == 3e-4, "both folders' runs, one table"
+    assert len((more / "runs.jsonl").read_text().splitlines()) == 2

@@ -14,6 +14,7 @@ os.environ.setdefault("FORESHOCK_LIBRARY", str(BUILD / "lib" / "libforeshock.so"
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "sdk" / "python" / "src")]
 torch.set_num_threads(1)
 
+from foreshock_lab.batches import Batches  # noqa: E402
 from foreshock_lab.faults import Fault, Strengths, moved, ulp  # noqa: E402
 from foreshock_lab.model import Shape, StackedGPT  # noqa: E402
 from foreshock_lab.train import Copy, train  # noqa: E402
@@ -80,11 +81,36 @@ def test_the_sdk_sees_each_fault_in_its_copy_and_head(tmp_path):
     assert frames["healthy"]["tied_row_fraction_weight"][0][0] == 2 * 31, "rows travel"
 
 
-@pytest.mark.parametrize("text", ["delta:0.01@2", "mlp:8@2", "residual:8@2", "bf16_stream@2", "delta_random:1@2", "batch:0.5@2"])
+@pytest.mark.parametrize("text", ["delta:0.01@2", "mlp:8@2", "residual:8@2", "bf16_stream@2", "delta_random:1@2", "batch:0.5@2",
+                                  "batch_shuffled:0.5@2", "batch_repeated:1@2", "mlp_random:8@2", "residual_random:8@2"])
 def test_a_fault_begins_at_its_step(text):
     losses, _ = run([Copy("a"), Copy("b", fault=Fault.parse(text))], 5)
     assert torch.equal(losses[:2, 0], losses[:2, 1])
     assert not torch.equal(losses[3:, 0], losses[3:, 1]), "step 2's update differs at the latest"
+
+
+def test_wrong_batches_are_wrong_in_their_share_of_one_copy():
+    faults = [Fault(), Fault("batch_shuffled", 0.5, 3), Fault("batch_repeated", 0.5, 3), Fault("batch", 0.25, 3)]
+    batches = Batches(TEXT, 4, 32, [7] * 4, "cpu", faults)
+    whole = lambda step: torch.cat([batches.at(step)[0], batches.at(step)[1][..., -1:]], -1)  # [copies, batch, seq + 1]
+    before, onset, later = whole(2), whole(3), whole(9)
+    assert all(torch.equal(before[0], before[i]) for i in range(1, 4))
+    assert torch.equal(later, whole(9)), "of seed and step alone"
+    shuffled, repeated, replaced = later[1:]
+    assert torch.equal(shuffled.sort(-1).values, later[0].sort(-1).values), "the same tokens"
+    assert not any(torch.equal(shuffled[i], later[0, i]) for i in range(2)) and torch.equal(shuffled[2:], later[0, 2:])
+    assert torch.equal(repeated[:2], onset[0, :2]) and torch.equal(repeated[2:], later[0, 2:])
+    assert 0.1 < float((replaced != later[0]).float().mean()) < 0.4
+
+
+def test_a_random_sign_outside_attention_goes_to_both_sides():
+    torch.manual_seed(0)
+    model = StackedGPT(Shape(2, **SMALL))
+    x = torch.rand(2, 2, 32, model.shape.dim) + 1
+    for kind, same in (("mlp", True), ("mlp_random", False)):
+        up = model._perturbed(x, Strengths([Fault(), Fault(kind, 8)], 2, 2, 0), "mlp", 0) > x
+        assert not bool(up[0].any()) and bool(up[1].all()) == same
+        assert same or 0.4 < float(up[1].float().mean()) < 0.6
 
 
 def test_normalisation_from_the_start_bounds_the_logits(tmp_path):
@@ -97,7 +123,10 @@ def test_parsing():
         "x", 0.01, Fault("output", 8, 800, 2, 1), "qk_norm")
     with pytest.raises(ValueError, match="kind: 'outptu'"):
         Fault.parse("outptu:8")
-    with pytest.raises(ValueError, match="a share of tokens"):
-        Fault.parse("batch:8")
+    for kind in ("batch", "batch_shuffled", "batch_repeated"):
+        with pytest.raises(ValueError, match="size: 8.0, .* a share of tokens"):
+            Fault.parse(f"{kind}:8")
+        with pytest.raises(ValueError, match=f"{kind}: .* takes no layer"):
+            Fault.parse(f"{kind}:0.5@3/1")
     with pytest.raises(ValueError, match="expected lr="):
         Copy.parse("x,rate=3")

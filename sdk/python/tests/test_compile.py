@@ -6,7 +6,7 @@ from torch._dynamo.utils import counters
 
 import models
 import reference
-from conftest import VERSION, with_taps
+from conftest import with_taps
 from foreshock import _patch
 
 
@@ -28,8 +28,7 @@ def graphs():
     return counters["stats"]["unique_graphs"], dict(counters["graph_break"])
 
 
-@pytest.mark.parametrize("checkpointing", [None, pytest.param("not reentrant", marks=pytest.mark.skipif(
-    VERSION < (2, 15), reason="dynamo of 2.11 compiles no checkpointed code that has the hooks; between them nothing was tried"))])
+@pytest.mark.parametrize("checkpointing", [None, "not reentrant"])
 @with_taps
 def test_no_break_no_retrace_and_the_right_numbers(record, checkpointing):
     plain = models.nanogpt(checkpointing=checkpointing)
@@ -243,6 +242,33 @@ def test_micro_batches_of_several_sizes_weigh_by_their_tokens(record, backend):
     for step, frame in recording.steps().items():
         mine = [(value, tokens) for s, value, tokens in losses if s == step]
         assert frame["loss"] == pytest.approx(sum(v * t for v, t in mine) / sum(t for _, t in mine)), step
+
+
+@with_taps
+def test_a_checkpointed_segment_keeps_nothing_for_the_tap(record):
+    """What compiled forward saves for backward is what it saves without a watch, by the partitioner that torch.compile's default backend uses."""
+    from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+    from torch._dynamo.backends.common import aot_autograd
+
+    def saved(watched):
+        forwards = []
+
+        def keep(graph, inputs):
+            (out,) = (n for n in graph.graph.nodes if n.op == "output")
+            sizes = [n.meta["val"].numel() for n in out.args[0] if isinstance(getattr(n, "meta", {}).get("val"), torch.Tensor)]
+            forwards.append(sum(int(size) for size in sizes if isinstance(size, int)))
+            return make_boxed_func(graph.forward)
+
+        torch._dynamo.reset()
+        model = models.nanogpt(checkpointing="not reentrant")
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        monitor = record(model, optimizer)[0] if watched else None
+        backend = aot_autograd(fw_compiler=keep, bw_compiler=lambda graph, inputs: make_boxed_func(graph.forward),
+                               partition_fn=min_cut_rematerialization_partition)
+        models.train(torch.compile(model, backend=backend, fullgraph=True), optimizer, 1, monitor)
+        return forwards
+
+    assert saved(True) == saved(False) != []
 
 
 def test_a_torch_that_is_too_old_compiles_without_taps(record, monkeypatch):

@@ -233,6 +233,24 @@ def test_the_guard_switches_on_the_device(record, kind):
     assert max(recording.layer(2, 0)["logit_max"]) > 8.1 and max(recording.layer(6, 0)["logit_max"]) < 8.1
 
 
+def test_projection_takes_updates_off_on_the_device(record):
+    model, _ = make()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0, fused=True)
+    monitor, recording = record(model, optimizer)
+    guard = foreshock.guard(model, mode="projection")
+    heads = lambda: torch.stack([b.attn.c_attn.weight.detach()[: 2 * DIM].cpu().double().unflatten(0, (2 * HEADS, -1)) for b in model.h])
+    before = heads()
+    train(model, optimizer, 1, monitor)
+    u, _, v = torch.linalg.svd(before, full_matrices=False)
+    moved = torch.einsum("lhdi,lhdm,lhim->lhi", u, heads() - before, v)[..., :3]
+    assert float(moved.abs().max()) < 0.01 * float((heads() - before).flatten(2).norm(dim=-1).min())
+    train(model, optimizer, 3, monitor, first=1)
+    monitor.close()
+    assert set(guard.removed) == set(range(LAYERS)) and all(norm > 0 for norm in guard.removed.values())
+    notes = [e["detail"] for e in recording.events() if e.get("detail", "").startswith("projection layer")]
+    assert len(notes) == LAYERS and all(n.endswith(", effective") for n in notes), notes
+
+
 def test_masks_and_grouped_queries(record, calls):
     from transformers import LlamaConfig, LlamaForCausalLM
 

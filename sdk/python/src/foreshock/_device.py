@@ -38,7 +38,7 @@ def on_device(value):
 def number(value):
     """A Python float of a number or a tensor of one element in host memory; None of None and of what lies elsewhere."""
     if isinstance(value, torch.Tensor):
-        return float(value.detach()) if value.device.type == "cpu" else None
+        return float(value.item()) if value.is_cpu else None
     return None if value is None else float(value)
 
 

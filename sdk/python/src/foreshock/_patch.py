@@ -34,7 +34,26 @@ context = _Context()
 # training with an error; in 2.8 the graphs held more than the tap. Nothing between 2.8 and 2.11 was tried.
 LEAST_COMPILED = (2, 11)
 TOO_OLD = f"in code that PyTorch {torch.__version__} compiled: {'.'.join(map(str, LEAST_COMPILED))} or later is needed; uncompiled it is measured"
-compiled_taps = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in torch.__version__.split(".")[:2]) >= LEAST_COMPILED
+_version = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in torch.__version__.split(".")[:2])
+compiled_taps = _version >= LEAST_COMPILED
+
+# Before 2.15 dynamo compiles nothing of a model in which a checkpointed segment writes to anything outside of it; 2.15 looks whether it is put back,
+# as Leave does.
+_writes_refused = compiled_taps and _version < (2, 15)
+
+
+def _write(key, normalise=False, switch=None, dynamic_max=None, tally=None):
+    context.key, context.normalise, context.switch = key, normalise, switch
+    context.dynamic_max, context.tally = dynamic_max, tally
+
+
+def _set(*values):
+    """What the layer's attention call reads. dynamo's check is left out for these writes alone: its setting would let the trainer's pass as well,
+    which are then missing when backward repeats the forward."""
+    if _writes_refused and torch.compiler.is_compiling():
+        torch._dynamo.utils._disable_side_effect_safety_checks_for_current_subtracer(_write, *values)
+    else:
+        _write(*values)
 
 
 class Inert:
@@ -76,19 +95,14 @@ class Enter(Hook):
         self.normalise = on
 
     def __call__(self, module, args):
-        context.key = self.key
-        context.switch = context.dynamic_max = context.tally = None
-        context.normalise = False
+        _set(self.key)
 
 
 class Act(Enter):
     """Of a layer that a guard may act on, or whose weights are copied. `normalise`: the guard is on for it."""
 
     def __call__(self, module, args):
-        context.key = self.key
-        context.switch = self.switch
-        context.normalise = self.normalise if self.switch is None else False
-        context.dynamic_max, context.tally = self.dynamic_max, self.tally
+        _set(self.key, self.normalise if self.switch is None else False, self.switch, self.dynamic_max, self.tally)
         if self.on_enter is not None and not torch.compiler.is_compiling():
             self.on_enter()
 
@@ -97,10 +111,7 @@ class Leave(Hook):
     """Forward hook of a watched layer."""
 
     def __call__(self, module, args, output):
-        context.key = ""
-        context.normalise = False
-        context.switch = None
-        context.dynamic_max = context.tally = None
+        _set("")
 
 
 class Pair:

@@ -13,6 +13,7 @@ import sys
 import torch
 
 from . import _abi
+from ._projection import UpdateProjection
 
 MODES = ("qk_norm", "qk_clip", "projection", "dynamic_max", "actions")
 ACTIONS = ("enable_qk_norm", "qk_clip", "checkpoint", "stop")
@@ -36,17 +37,15 @@ class Guard:
         self.on_checkpoint = on_checkpoint
         self.refused = ""  # why it cannot be switched on
         self.clips = 0  # heads clipped so far
-        self.removed = {}  # projection: {layer: norm taken off the last update}
-        self._whole = {}  # {layer: norm of that update}
+        self.removed = {}  # projection: {layer: norm taken off the last update with new directions}
         self._said = {}  # {layer: what was last noted of its effect}
-        self._active, self._restore, self._before, self._watched = {}, None, {}, []
+        self._active, self._restore, self._projection, self._watched = {}, None, None, []
         if monitor.closed:
             self.refused = "nothing is watched: give foreshock.watch() an address (file:PATH will do)"
             _say(f"the guard is off: {self.refused}")
             return
-        if mode == "projection" and any(p.parameter().device.type != "cpu" for x in monitor.layers for p in (x.wq, x.wk) if p):
-            _say("projection is for weights in host memory: the guard takes actions only")
-            self.mode = "actions"
+        if mode == "projection":
+            self._projection = UpdateProjection(monitor.layers)
         if self.mode not in ("qk_norm", "actions") and _several_ranks():
             allow = [a for a in allow if a != "enable_qk_norm"]  # refused when it is proposed, not when the others switch
         monitor.reopen(allowed_actions=list(allow))
@@ -106,25 +105,20 @@ class Guard:
             self.monitor.taps[index].enter.set_normalise(on)
 
     def before_optimizer(self):
-        if self.mode == "projection":
-            for layer in self.monitor.layers:
-                for which in ("wq", "wk"):
-                    projection = getattr(layer, which)
-                    if projection is not None:
-                        self._before[layer.index, which] = projection.parameter().detach().clone()
+        if self._projection is not None:
+            self._projection.before()
 
     def after_optimizer(self):
-        if self.mode == "projection" and not self.monitor.skipped:
-            with torch.no_grad():
-                for layer in self.monitor.layers:
-                    taken = [self._project(layer, w) for w in ("wq", "wk")]
-                    self.removed[layer.index], self._whole[layer.index], left = (math.sqrt(sum(x)) for x in zip(*taken))
-                    if self.monitor.awake and self.removed[layer.index] > 0:
-                        self._note_projection(layer.index, left)
-        self._before.clear()
+        if self._projection is not None:
+            if self.monitor.skipped:
+                self._projection.forget()
+            else:
+                self._projection.after()
 
     def step_ended(self):
         self.apply()
+        if self._projection is not None:
+            self._note_projections()
         if self._watched:
             self._check_effects()
         if self.mode == "dynamic_max" and self.monitor.awake:
@@ -135,42 +129,16 @@ class Guard:
 
     # ---- projection
 
-    def _project(self, layer, which):
-        """Takes this step's update off the three leading directions. Squared norms: (what was taken off, the whole update, what is left of it
-        along those directions; the last in sampled steps alone)."""
-        m, projection = self.monitor, getattr(layer, which)
-        before = self._before.get((layer.index, which))
-        if projection is None or before is None:
-            return 0.0, 0.0, 0.0
-        parameter = projection.parameter()
-        delta = (parameter.detach() - before).float()
-        kept = delta.clone()
-        row, col, offsets = projection.strides(kept)
-
-        def take_off(update):
-            return all(m.library.fs_project_out(m.handle, layer.index, _abi.WQ if which == "wq" else _abi.WK, head,
-                                                update.data_ptr() + 4 * offset, row, col) == _abi.OK
-                       for head, offset in enumerate(offsets))
-
-        if not take_off(kept):
-            return 0.0, 0.0, 0.0  # no spectrum yet
-        parameter.copy_(before + kept.to(before.dtype))
-        left = 0.0
-        if m.awake:  # of what the weights really took
-            taken = (parameter.detach() - before).float()
-            rest = taken.clone()
-            take_off(rest)
-            left = float((taken - rest).square().sum())
-        return float((delta - kept).square().sum()), float(delta.square().sum()), left
-
-    def _note_projection(self, index, left):
+    def _note_projections(self):
         """At a layer's first sample, and whenever the share has doubled or halved since it was said."""
-        share = self.removed[index] / self._whole[index]
-        if not 0.5 < share / self._said.get(index, math.inf) < 2:
-            self._said[index] = share
-            word = "effective" if left < 0.1 * self.removed[index] else "no effect"
-            self.monitor.note(f"projection layer {index}: {100 * share:.3g} % of the update's norm taken off, {left:.3g} of "
-                              f"{self.removed[index]:.3g} left along these directions, {word}")
+        for index, (removed, whole, left) in self._projection.effects().items():
+            self.removed[index] = removed
+            share = removed / whole if whole > 0 else 0.0
+            if share > 0 and not 0.5 < share / self._said.get(index, math.inf) < 2:
+                self._said[index] = share
+                word = "effective" if left < 0.1 * removed else "no effect"
+                self.monitor.note(f"projection layer {index}: {100 * share:.3g} % of the update's norm taken off, {left:.3g} of "
+                                  f"{removed:.3g} left along these directions, {word}")
 
     # ---- the dynamic maximum
 
