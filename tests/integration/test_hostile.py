@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import unittest
 
@@ -150,10 +151,27 @@ class Hostile(harness.Case):
         until(lambda: '"good/late"' in self.ask("/api/v1/runs?prefix=good/late"), "the run of an agent that came later")
         self.good_goes_on()
         self.cli("runs", "--token-file", self.folder / "reader.token", server=self.daemon.grpc)
+        self.refusals_are_told()
         for process in held:
             process.stdin.close()
             process.wait()
         self.good_is_whole()
+
+    def refusals_are_told(self):
+        """To who is refused, this host now, and in the log: a line at once, not one for each of thousands."""
+        before = self.counter("grpc_refused_connections")
+        host, port = self.daemon.grpc.rsplit(":", 1)
+        own = [socket.create_connection((host, int(port))) for _ in range(600)]
+        until(lambda: self.counter("grpc_refused_connections") > before, "this host to be refused, too")
+        said = self.cli("runs", "--token-file", self.folder / "reader.token", server=self.daemon.grpc, status=1)
+        self.assertIn("max_connections", said)
+        self.assertNotIn("foreshock up", said, "advice for a server that is not there")
+        for one in own:
+            one.close()
+        self.good_goes_on()
+        lines = [line for line in self.daemon.err().splitlines() if "gRPC connections refused" in line]
+        self.assertTrue(lines and "max_connections" in lines[0] and "most_of=127." in lines[0], lines)
+        self.assertLess(len(lines), 20)
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.daemon.pid}/fd"))

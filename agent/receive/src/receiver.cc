@@ -9,6 +9,7 @@
 
 #include "connection.h"
 #include "foreshock/agent/receive.h"
+#include "foreshock/base/log_refused.h"
 #include "foreshock/base/logging.h"
 #include "foreshock/wire/reply.h"
 
@@ -44,6 +45,7 @@ struct Receiver::Impl final : ConnectionHub {
   Descriptor listener;
   const Descriptor event;
   std::thread accepter;
+  Refusals refusals;  // the accepter's
   std::atomic<bool> stopping{false};
 
   mutable std::mutex mutex;  // guards everything below
@@ -80,7 +82,7 @@ void Receiver::Stop() {
 void Receiver::Impl::AcceptLoop() {
   while (!stopping.load()) {
     pollfd fds[2] = {{listener.get(), POLLIN, 0}, {event.get(), POLLIN, 0}};
-    if (::poll(fds, 2, -1) < 0 && errno != EINTR) break;
+    if (::poll(fds, 2, refusals.WaitMs(std::chrono::steady_clock::now())) < 0 && errno != EINTR) break;
     if ((fds[1].revents & POLLIN) != 0) DrainEvent(event);
     if ((fds[0].revents & POLLIN) != 0) {
       Descriptor socket = AcceptUnix(listener);
@@ -90,6 +92,9 @@ void Receiver::Impl::AcceptLoop() {
         // The connection stays in the backlog and poll would spin on it.
         ::poll(nullptr, 0, 100);
       }
+    }
+    for (const Refusals::Report& report : refusals.Due(std::chrono::steady_clock::now())) {
+      LogRefused(kReceiveComponent, "connections of trainers refused", report);
     }
     Reap(false);
   }
@@ -101,8 +106,7 @@ bool Receiver::Impl::MayConnect(const PeerCredentials& peer) {
                      std::find(allowed.begin(), allowed.end(), peer.uid) != allowed.end();
   if (peer.known && known) return true;
   ++counters.refused_users;
-  LogWarning(kReceiveComponent, "this user's trainers are not taken, connection closed",
-             {{"uid", peer.uid}, {"pid", peer.pid}});
+  refusals.Note("this user's trainers are not taken (allow-user)", "uid " + std::to_string(peer.uid));
   return false;
 }
 
@@ -115,13 +119,12 @@ void Receiver::Impl::Admit(Descriptor socket) {
   std::lock_guard lock(mutex);
   const auto same = [&](const Client& client) { return client.uid == peer.uid; };
   const auto of_user = static_cast<size_t>(std::count_if(clients.begin(), clients.end(), same));
-  if (clients.size() >= options.max_connections || of_user >= options.max_connections_per_user) {
+  const bool full = clients.size() >= options.max_connections;
+  if (full || of_user >= options.max_connections_per_user) {
     ++counters.refused;
-    LogWarning(kReceiveComponent, "too many trainers, connection closed",
-               {{"uid", peer.uid},
-                {"of_this_user", of_user},
-                {"limit", options.max_connections},
-                {"limit_per_user", options.max_connections_per_user}});
+    refusals.Note(
+        full ? "max_connections of trainers are here" : "max_connections_per_user of a user are here",
+        "uid " + std::to_string(peer.uid));
     return;
   }
   ++counters.accepted;

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "foreshock/base/log_refused.h"
 #include "foreshock/base/logging.h"
 #include "foreshock/base/socket.h"
 #include "foreshock/rpc/server.h"
@@ -104,6 +105,9 @@ Result<std::unique_ptr<Relay>> Relay::Start(Spool& spool, const RelayOptions& op
   server.client_ca_file = options.client_ca_file;
   server.reload_seconds = options.reload_seconds;
   server.max_message_bytes = options.max_message_bytes;
+  server.tell_refused = [](const Refusals::Report& report) {
+    LogRefused(kRelayComponent, "connections of agents refused", report);
+  };
   FS_ASSIGN_OR_RETURN(impl->server, rpc::Server::Start(server, impl.get(), {}));
   LogInfo(kRelayComponent, "taking streams of agents",
           {{"address", options.address}, {"port", impl->server->port()}});

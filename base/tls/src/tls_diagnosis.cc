@@ -98,6 +98,23 @@ Result<std::unique_ptr<Socket>> Dial(const std::string& address, SteadyTime dead
   return Status(Code::kUnavailable, "nothing answers at " + address + ": " + why);
 }
 
+// What an HTTP/2 client says first; the server answers with its own settings.
+constexpr char kPreface[] =
+    "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    "\0\0\0\4\0\0\0\0\0";  // an empty SETTINGS frame
+
+// Of a server that lets the kernel accept and then hangs up before a word.
+Status HungUp(const std::string& address) {
+  return Status(
+      Code::kResourceExhausted,
+      "the server at " + address +
+          " hangs up before a word: most likely it has as many connections as it takes, of this host "
+          "or in all (its option max_connections; its log and "
+          "foreshock_grpc_refused_connections_total say so). Else no gRPC server listens there");
+}
+
+bool IsHangUp(int error) { return error == ECONNRESET || error == EPIPE; }
+
 // One TLS client connection; remembers whether the server asked for a certificate.
 class Probe {
  public:
@@ -157,6 +174,7 @@ class Probe {
       errno = 0;
       const int n = call();
       if (n > 0) return n;
+      errno_ = errno;
       error_ = SSL_get_error(ssl_.get(), n);
       const short events = error_ == SSL_ERROR_WANT_WRITE ? POLLOUT : POLLIN;
       if (error_ != SSL_ERROR_WANT_READ && error_ != SSL_ERROR_WANT_WRITE) return n;
@@ -166,9 +184,6 @@ class Probe {
 
   // In TLS 1.3 the server judges the client's certificate after the client is done: its first bytes tell.
   Status AfterHandshake(int fd) {
-    static constexpr char kPreface[] =
-        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-        "\0\0\0\4\0\0\0\0\0";  // an empty SETTINGS frame
     Step(fd, [this] { return SSL_write(ssl_.get(), kPreface, sizeof kPreface - 1); });
     char byte = 0;
     return Step(fd, [&] { return SSL_read(ssl_.get(), &byte, 1); }) > 0 ? OkStatus() : Explain(true);
@@ -191,6 +206,7 @@ class Probe {
                         "the server a certificate (--tls-cert)");
     }
     if (asked_) return ExplainClient(words);
+    if (!shaken && error_ == SSL_ERROR_SYSCALL && IsHangUp(errno_)) return HungUp(target_.address);
     return Status(Code::kUnavailable, "the server at " + target_.address + " hung up in the TLS handshake" +
                                           (words.empty() ? "" : ": " + words));
   }
@@ -242,8 +258,19 @@ class Probe {
   tls::ContextPtr context_;
   tls::SslPtr ssl_;
   bool asked_ = false;
-  int error_ = SSL_ERROR_NONE;
+  int error_ = SSL_ERROR_NONE, errno_ = 0;
 };
+
+// Whether the server answers the first words of HTTP/2 without TLS, with anything.
+Status GreetPlainly(const TlsTarget& target, SteadyTime deadline) {
+  FS_ASSIGN_OR_RETURN(const auto socket, Dial(target.address, deadline));
+  if (::send(socket->fd(), kPreface, sizeof kPreface - 1, MSG_NOSIGNAL) < 0 && IsHangUp(errno))
+    return HungUp(target.address);
+  char byte = 0;
+  if (!WaitForSocket(socket->fd(), POLLIN, deadline)) return OkStatus();  // slow, not refused
+  const ssize_t got = ::recv(socket->fd(), &byte, 1, 0);
+  return got == 0 || (got < 0 && IsHangUp(errno)) ? HungUp(target.address) : OkStatus();
+}
 
 // A plain client: whoever hangs up on a first HTTP/2 frame, or answers with a TLS alert, talks TLS.
 Status DiagnosePlain(const TlsTarget& target) {
@@ -256,7 +283,7 @@ Status DiagnosePlain(const TlsTarget& target) {
     return Status(Code::kFailedPrecondition, "the server at " + target.address +
                                                  " talks TLS: give --tls-ca with the CA of its certificate");
   }
-  return OkStatus();
+  return GreetPlainly(target, deadline);
 }
 
 }  // namespace

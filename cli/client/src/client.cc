@@ -137,7 +137,9 @@ class GrpcClient final : public Client {
 
   Status SendRecording(const std::vector<wire::RecordingItem>& items) override {
     const Status status = SendRecordingTo(channel_, std::chrono::milliseconds(options_.timeout_ms), items);
-    return status.ok() ? status : status.Annotate("server " + options_.server);
+    if (status.ok()) return status;
+    const Status why = status.code() == Code::kUnavailable ? WhyUnavailable() : OkStatus();
+    return why.ok() ? status.Annotate("server " + options_.server) : why;
   }
 
   Status Watch(const v1::WatchRequest& request,
@@ -210,10 +212,16 @@ class GrpcClient final : public Client {
     }
   }
 
+  // Where the reason is another than that nobody answers; else ok.
+  Status WhyUnavailable() const {
+    const Status why = channel_->Diagnose();
+    return why.code() == Code::kUnavailable ? OkStatus() : why;
+  }
+
   Status Told(const grpc::Status& status) const {
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-      const Status why = channel_->Diagnose();
-      if (!why.ok() && why.code() != Code::kUnavailable) return why;
+      const Status why = WhyUnavailable();
+      if (!why.ok()) return why;
       return Status(Code::kUnavailable, "server " + options_.server + ": " + status.error_message());
     }
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {

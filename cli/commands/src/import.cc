@@ -82,11 +82,7 @@ class Import final : public Command {
     Progress progress(context.err, "imported");
     const auto reply = SendArchive(from_, **client, &progress);
     progress.End();
-    if (!reply.ok()) {
-      const int status = Fail(context, reply.status());
-      if (status == kExitUnreachable) AdviseServer(context);
-      return status;
-    }
+    if (!reply.ok()) return Fail(context, reply.status());
     server_.json() ? PrintJson(context, *reply) : PrintImported(context, *reply);
     return kExitOk;
   }

@@ -11,9 +11,11 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
+#include <utility>
 
+#include "foreshock/base/refusals.h"
 #include "foreshock/base/result.h"
+#include "listeners.h"
 
 namespace foreshock::rpc {
 
@@ -21,32 +23,32 @@ class Acceptor {
  public:
   // Owns `fd` from then on.
   using Take = std::function<void(int listener_fd, int fd)>;
+  using TellRefused = std::function<void(const Refusals::Report& report)>;
 
-  // HOST:PORT, port 0: any free one. A name is resolved; 0.0.0.0 and [::] mean all addresses, IPv6 included
-  // where there is any. kInvalidArgument for what is no such address; kUnavailable when it cannot be listened
-  // on. `user_timeout_ms`: how long sent bytes may stay unconfirmed before a connection counts as dead.
+  // Takes and says what ListenAt does (listeners.h).
   static Result<std::unique_ptr<Acceptor>> Listen(const std::string& address, int user_timeout_ms);
   ~Acceptor();  // stops
   Acceptor(const Acceptor&) = delete;
 
-  // Begins to accept, on a thread of its own, at most `most` connections at a time. Once.
-  void Start(Take take, size_t most);
+  // Begins to accept, on a thread of its own, at most `most` connections at a time. `tell` (empty: nobody) is
+  // called there. Once.
+  void Start(Take take, size_t most, TellRefused tell);
   // Accepts no more and does not listen any longer; connections that were handed on stay. Not thread-safe.
   void Stop();
 
-  int port() const { return port_; }
-  // Connections that were reset because their host had its share.
+  int port() const { return listeners_.port; }
+  // Connections that were reset because there was no room, or none for their host.
   uint64_t refused() const { return refused_; }
 
  private:
-  Acceptor() = default;
-  Status Bind(const std::string& host, int port, int user_timeout_ms);
+  explicit Acceptor(Listeners listeners) : listeners_(std::move(listeners)) {}
   void Run(size_t most);
 
-  std::vector<int> listeners_;
+  Listeners listeners_;
   int wake_ = -1;  // an eventfd
-  int port_ = 0;
   Take take_;
+  TellRefused tell_;
+  Refusals refusals_;  // the thread's
   std::thread thread_;
   std::atomic<uint64_t> refused_{0};
 };

@@ -1,9 +1,9 @@
 #include "connection_book.h"
 
+#include <arpa/inet.h>
+
 #include <cstring>
 #include <vector>
-
-#include "foreshock/base/shares.h"
 
 namespace foreshock::rpc {
 namespace {
@@ -35,24 +35,40 @@ std::string HostOf(const sockaddr_storage& peer) {
                 : std::string(reinterpret_cast<const char*>(bytes), 8);
 }
 
-bool ConnectionBook::Enter(int fd, const sockaddr_storage& peer, socklen_t size, SteadyTime now) {
+std::string HostText(const sockaddr_storage& peer) {
+  const std::string host = HostOf(peer);
+  char text[INET6_ADDRSTRLEN] = "?";
+  if (host.size() == sizeof(in_addr)) {
+    ::inet_ntop(AF_INET, host.data(), text, sizeof text);
+    return text;
+  }
+  if (host.empty()) return text;
+  in6_addr network{};
+  std::memcpy(&network, host.data(), host.size());
+  ::inet_ntop(AF_INET6, &network, text, sizeof text);
+  return std::string(text) + "/64";
+}
+
+Room ConnectionBook::Enter(int fd, const sockaddr_storage& peer, socklen_t size, SteadyTime now) {
   Leave(fd);
   std::string host = HostOf(peer);
-  if (!HasRoom(host)) {
-    if (now - swept_at_ < kBetweenSweeps) return false;
+  Room room = RoomOf(host);
+  if (room != Room::kFree) {
+    if (now - swept_at_ < kBetweenSweeps) return room;
     Sweep();
     swept_at_ = now;
-    if (!HasRoom(host)) return false;
+    room = RoomOf(host);
+    if (room != Room::kFree) return room;
   }
   ++held_[host];
   connections_[fd] = {BytesOf(peer, size), std::move(host)};
-  return true;
+  return Room::kFree;
 }
 
-bool ConnectionBook::HasRoom(const std::string& host) const {
+Room ConnectionBook::RoomOf(const std::string& host) const {
   const auto found = held_.find(host);
   const size_t own = found == held_.end() ? 0 : found->second;
-  return RoomFor(1, own, connections_.size(), most_, held_.size() + (own == 0 ? 1 : 0)) == Room::kFree;
+  return RoomFor(1, own, connections_.size(), most_, held_.size() + (own == 0 ? 1 : 0));
 }
 
 void ConnectionBook::Leave(int fd) {

@@ -13,6 +13,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "foreshock/base/shares.h"
+
 namespace foreshock::rpc {
 
 class ConnectionBook {
@@ -21,9 +23,9 @@ class ConnectionBook {
   // At most so many connections. Whose share of them is whose: base/shares.
   explicit ConnectionBook(size_t most) : most_(most) {}
 
-  // A connection that was just accepted. False where there is no room for one more of its host; the caller
-  // closes it then.
-  bool Enter(int fd, const sockaddr_storage& peer, socklen_t size, SteadyTime now);
+  // A connection that was just accepted. Not kFree: there is no room for one more of its host, and the caller
+  // closes it.
+  Room Enter(int fd, const sockaddr_storage& peer, socklen_t size, SteadyTime now);
 
   // Those that stood when they were last looked at.
   size_t size() const { return connections_.size(); }
@@ -33,7 +35,7 @@ class ConnectionBook {
     std::string peer;  // its sockaddr, port included
     std::string host;
   };
-  bool HasRoom(const std::string& host) const;
+  Room RoomOf(const std::string& host) const;
   void Leave(int fd);
   void Sweep();
 
@@ -46,5 +48,8 @@ class ConnectionBook {
 // What counts as one host: an IPv4 address (also one that came as IPv6), or the first 64 bits of an IPv6
 // address, because whoever has one of these has all. Others: all the same.
 std::string HostOf(const sockaddr_storage& peer);
+
+// The same for people: "10.0.0.1", "2001:db8::/64"; "?" for others.
+std::string HostText(const sockaddr_storage& peer);
 
 }  // namespace foreshock::rpc

@@ -150,10 +150,11 @@ Status AwaitConnection(const Channel& channel, std::chrono::milliseconds timeout
     if (state == GRPC_CHANNEL_READY) return OkStatus();
     Status why;
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) why = channel.Diagnose();
-    if (!why.ok() && why.code() != Code::kUnavailable) return why;
+    const bool may_pass = why.code() == Code::kUnavailable || why.code() == Code::kResourceExhausted;
+    if (!why.ok() && !may_pass) return why;
     if (GrpcChannel(channel) != connection) continue;  // the diagnosis has begun another
     if (connection->WaitForStateChange(state, deadline)) continue;
-    if (!why.ok()) return why;
+    if (!why.ok()) return Status(Code::kUnavailable, why.message());
     return Status(Code::kUnavailable, "no connection to " + channel.options().address + " within " +
                                           std::to_string(timeout.count()) + " ms");
   }

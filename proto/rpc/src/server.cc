@@ -85,7 +85,7 @@ class ServerImpl final : public Server {
       connection.fd = fd;
       connections_->HandleNewConnection(&connection);
     };
-    acceptor_->Start(take, RoomForConnections(options.max_connections));
+    acceptor_->Start(take, RoomForConnections(options.max_connections), options.tell_refused);
     return OkStatus();
   }
 

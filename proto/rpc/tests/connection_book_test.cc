@@ -22,7 +22,7 @@ class ConnectionBookTest : public testing::Test {
     const int fd = ::accept(listener_.fd(), reinterpret_cast<sockaddr*>(&peer), &size);
     EXPECT_GE(fd, 0);
     accepted_.emplace_back(fd);
-    return book.Enter(fd, peer, size, now_ += seconds(1));
+    return book.Enter(fd, peer, size, now_ += seconds(1)) == Room::kFree;
   }
   int ComeOften(ConnectionBook& book, const char* from, int times) {
     int taken = 0;
@@ -93,6 +93,10 @@ TEST(HostOf, IsAnAddressOrANetworkOfIpv6) {
   EXPECT_EQ(HostOf(v4("10.0.0.1")), HostOf(v6("::ffff:10.0.0.1")));
   EXPECT_EQ(HostOf(v6("2001:db8::1")), HostOf(v6("2001:db8::2:1")));
   EXPECT_NE(HostOf(v6("2001:db8::1")), HostOf(v6("2001:db8:0:1::1")));
+  EXPECT_EQ(HostText(v4("10.0.0.1")), "10.0.0.1");
+  EXPECT_EQ(HostText(v6("::ffff:10.0.0.1")), "10.0.0.1");
+  EXPECT_EQ(HostText(v6("2001:db8:0:1::5")), "2001:db8:0:1::/64");
+  EXPECT_EQ(HostText({}), "?");
 }
 
 }  // namespace

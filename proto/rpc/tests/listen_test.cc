@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -66,12 +67,25 @@ class ListenTest : public testing::Test {
 TEST_F(ListenTest, AHostThatTakesAllItCanLeavesRoomForOthers) {
   ServerOptions options;
   options.max_connections = 32;
+  std::mutex mutex;
+  std::vector<Refusals::Report> told;
+  options.tell_refused = [&](const Refusals::Report& report) {
+    std::lock_guard lock(mutex);
+    told.push_back(report);
+  };
   Start(options);
   {
     const auto held = ConnectOften("127.0.0.9", 200);
     Await([&] { return server_->refused_connections() == 170; });
     const Status talked = Talk();
     EXPECT_TRUE(talked.ok()) << talked.ToString();
+  }
+  {
+    std::lock_guard lock(mutex);
+    ASSERT_GE(told.size(), 1u) << "the first is told of at once";
+    EXPECT_EQ(told[0].most_of, "127.0.0.9");
+    EXPECT_NE(told[0].reason.find("max_connections"), std::string_view::npos);
+    EXPECT_LE(told[0].refused, 170u);
   }
   // All gone: the same host may come again.
   Await([&] {
@@ -82,6 +96,27 @@ TEST_F(ListenTest, AHostThatTakesAllItCanLeavesRoomForOthers) {
     // A server of HTTP/2 speaks first; a reset is an error other than that nothing came.
     return ::recv(held[0].fd(), &byte, 1, 0) > 0;
   });
+}
+
+TEST_F(ListenTest, AClientThatFindsNoRoomIsToldWhy) {
+  ServerOptions options;
+  options.max_connections = 32;
+  Start(options);
+  ChannelOptions client;
+  client.address = "127.0.0.1:" + std::to_string(server_->port());
+  const auto channel = Channel::Create(client);
+  ASSERT_TRUE(channel.ok());
+  auto held = ConnectOften("127.0.0.1", 40);
+  Await([&] { return server_->refused_connections() > 0; });
+  const Status why = (*channel)->Diagnose();
+  EXPECT_EQ(why.code(), Code::kResourceExhausted) << why.ToString();
+  EXPECT_NE(why.message().find("max_connections"), std::string::npos) << why.ToString();
+  // It passes: whoever tries on is not turned away for good.
+  const auto stream = OpenIngestStream(*channel, milliseconds(500));
+  EXPECT_EQ(stream.status().code(), Code::kUnavailable) << stream.status().ToString();
+  held.clear();
+  const Status talked = Talk();
+  EXPECT_TRUE(talked.ok()) << talked.ToString();
 }
 
 // What gRPC's own listening does not survive.

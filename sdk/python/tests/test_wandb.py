@@ -1,6 +1,7 @@
 """The Weights & Biases bridge, with a real server and a real (offline) run."""
 
 import http.server
+import socket
 import threading
 import types
 import urllib.error
@@ -241,6 +242,28 @@ def test_rows_of_the_trainer_are_not_dropped(servers, opened, monkeypatch):
     bridge.close()
     opened.run.log({"end": 1.0}, step=3)
     assert opened.run.step == 3 and opened.run.summary["later"] == 12.0 and opened.run.summary["foreshock/step"] == 2
+
+
+def test_a_server_that_keeps_silent_holds_no_training_up(opened, capfd):
+    from foreshock.wandb import Bridge
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel takes the question; nobody answers
+        bridge = Bridge("run", f"http://127.0.0.1:{silent.getsockname()[1]}", period_s=3600)
+        assert bridge.close(timeout_s=0.2) is False
+        assert bridge._thread.is_alive(), "it did not wait for the answer"
+        assert "did not answer within 0.2 s: no signals in the wandb run" in capfd.readouterr().err
+        before = dict(opened.run.summary)
+        client, _ = silent.accept()
+        with client:  # what comes later is too late: the run may be finished
+            client.recv(4096)
+            body = b'{"alerts": [{"id": "a", "rule": "r", "state": "firing"}], "frame": {"step": 3, "series": []}}'
+            client.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        client, _ = silent.accept()
+        with client:
+            client.recv(4096)
+            client.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    bridge._thread.join()
+    assert opened.told == [] and dict(opened.run.summary) == before
 
 
 def test_without_an_active_run_it_says_so():

@@ -12,7 +12,6 @@ namespace {
 
 constexpr char kAuditKind[] = "audit";
 constexpr size_t kKeyDigits = 20;
-constexpr int64_t kMostAheadNs = 86'400 * int64_t{1'000'000'000};  // clocks of two servers differ
 
 std::string KeyOf(int64_t time_unix_ns) {
   const std::string digits = std::to_string(time_unix_ns);
@@ -108,7 +107,7 @@ Result<bool> AuditLog::Adopt(const std::string& run, store::MetaEntry entry) {
   if (read.run != run)
     return Status(Code::kInvalidArgument, "audit entry: of run '" + read.run + "', and not of '" + run + "'");
   // What this server writes next must not stand before it.
-  if (read.time_unix_ns > clock_->WallNanos() + kMostAheadNs)
+  if (read.time_unix_ns > clock_->WallNanos() + store::kMostAheadNs)
     return Status(Code::kInvalidArgument, "audit entry: its time is more than a day ahead: " + entry.key);
   const size_t hash = HashOf(entry.value);
   std::lock_guard lock(mutex_);

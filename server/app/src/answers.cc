@@ -1,6 +1,7 @@
 #include "answers.h"
 
 #include "counters.h"
+#include "foreshock/base/log_refused.h"
 #include "foreshock/server/report/report.h"
 #include "foreshock/server/web/control_routes.h"
 #include "foreshock/server/web/guard.h"
@@ -71,6 +72,9 @@ rpc::ServerOptions RpcOptionsOf(const AppOptions& options) {
   rpc.reload_seconds = 1;
   rpc.max_message_bytes = options.max_message_bytes;
   rpc.max_connections = options.max_connections;
+  rpc.tell_refused = [](const Refusals::Report& report) {
+    LogRefused("server/app", "gRPC connections refused", report);
+  };
   return rpc;
 }
 

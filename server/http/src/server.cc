@@ -1,13 +1,19 @@
 #include "foreshock/server/http/server.h"
 
 #include <httplib.h>
+#include <netdb.h>
 #include <signal.h>
 
 #include <atomic>
+#include <cstring>
+#include <mutex>
+#include <set>
 #include <thread>
 
 #include "address_count.h"
 #include "connection.h"
+#include "foreshock/base/log_refused.h"
+#include "foreshock/base/logging.h"
 
 namespace foreshock::http {
 namespace {
@@ -29,6 +35,30 @@ void IgnoreBrokenPipes() {
   pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
 }
 
+std::string AddressText(const sockaddr_storage& address, socklen_t size) {
+  char text[NI_MAXHOST] = "";
+  ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, text, sizeof text, nullptr, 0,
+                NI_NUMERICHOST);
+  return text;
+}
+
+// Different ones that the name stands for.
+size_t CountAddresses(const std::string& name) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return 0;
+  std::set<std::string> texts;
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    sockaddr_storage address{};
+    std::memcpy(&address, at->ai_addr, at->ai_addrlen);
+    texts.insert(AddressText(address, at->ai_addrlen));
+  }
+  ::freeaddrinfo(found);
+  return texts.size();
+}
+
 // The library with connections of our own.
 class ConnectionServer final : public httplib::Server {
  public:
@@ -41,6 +71,14 @@ class ConnectionServer final : public httplib::Server {
   // SYN.
   void WidenBacklog() { ::listen(svr_sock_, 128); }
 
+  // The library listens at the first address of a name that can be had. That one, where there are several.
+  std::string OneOfSeveral(const std::string& name) const {
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    if (::getsockname(svr_sock_, reinterpret_cast<sockaddr*>(&own), &size) != 0) return "";
+    return CountAddresses(name) < 2 ? "" : AddressText(own, size);
+  }
+
   const std::unique_ptr<TlsContext> tls;  // null: plain
   std::atomic<uint64_t> connections{0}, refused{0}, failed_handshakes{0};
 
@@ -50,12 +88,21 @@ class ConnectionServer final : public httplib::Server {
     Connection connection(fd, deadlines_);
     ++connections;
     if (!addresses_.Enter(connection.address())) {
-      ++refused;
+      Refuse(connection.address());
       return false;
     }
     const bool done = Serve(&connection);
     addresses_.Leave(connection.address());
     return done;
+  }
+
+  void Refuse(const std::string& address) {
+    ++refused;
+    std::lock_guard lock(refusals_mutex_);
+    refusals_.Note("their address has as many as it gets at a time", address);
+    for (const Refusals::Report& report : refusals_.Due(std::chrono::steady_clock::now())) {
+      LogRefused("server/http", "HTTP connections refused", report);
+    }
   }
 
   bool Serve(Connection* connection) {
@@ -74,6 +121,8 @@ class ConnectionServer final : public httplib::Server {
 
   const Deadlines deadlines_;
   AddressCount addresses_;
+  std::mutex refusals_mutex_;  // guards what follows; told of with the first that comes after a minute
+  Refusals refusals_;
 };
 
 class HttplibServer final : public Server {
@@ -109,6 +158,11 @@ class HttplibServer final : public Server {
                                             "names it), or choose another; port 0: any free one");
     }
     server_.WidenBacklog();
+    if (const auto at = server_.OneOfSeveral(options.host); at != "") {
+      LogWarning("server/http",
+                 "listening at one address of this name only; name an address to choose another",
+                 {{"name", options.host}, {"address", at}, {"port", port_}});
+    }
     thread_ = std::thread([this] { server_.listen_after_bind(); });
     // The socket listens already; Stop is only heard once the loop runs.
     while (!server_.is_running()) std::this_thread::yield();

@@ -14,6 +14,17 @@ struct FrameHere {
   bool sealed = false;  // a whole frame, by the number of its first part; else as it came, a part perhaps
 };
 
+// Records of one frame, open or kept, none of them sealed.
+struct PartsHere {
+  bool any = false, all = false;  // all: every part, or the whole frame
+  bool open = false;              // else all of them were kept,
+  uint32_t seal = 0;              // at this seal
+};
+
+// Of the frame of this step and process whose first part has the number `first`.
+Result<PartsHere> FindPartsHere(const Database::View& view, const SourceId& source, int64_t step,
+                                uint64_t first);
+
 // Sealed ones first, each group's by rising step.
 Status EachFrameHere(const Layouts::Look& look, const FramesOf& source,
                      const std::function<void(const FrameHere&)>& each);

@@ -33,11 +33,12 @@ Status LoadSource(std::string_view key, std::string_view value, Registry* regist
   const auto parts = ParseSourceKey(key);
   AttemptEntry* attempt = parts ? registry->FindAttempt(parts->source.run, parts->source.attempt) : nullptr;
   if (attempt == nullptr) return Malformed("source record");
-  SourceInfo& source = attempt->sources[{parts->source.rank, parts->source.incarnation}];
+  SourceInfo source;
   source.id = parts->source;
   FS_RETURN_IF_ERROR(DecodeSource(value, &source));
   if (source.hello == nullptr) return Status(Code::kDataLoss, "source record: no Hello");
   source.last_unix_ns = source.first_unix_ns;
+  attempt->Enter(std::move(source));
   return OkStatus();
 }
 

@@ -20,11 +20,18 @@ struct AttemptEntry {
   uint32_t number = 0;
   wire::AttemptSource source = wire::AttemptSource::kUnspecified;
   int64_t first_unix_ns = 0;
-  std::map<std::pair<uint32_t, uint32_t>, SourceInfo> sources;  // by rank and incarnation
+  // By rank and incarnation. Its members may be changed but for their Hello: entered by Enter.
+  std::map<std::pair<uint32_t, uint32_t>, SourceInfo> sources;
 
-  uint32_t world_size() const;
+  // A new process, or one with a new Hello.
+  void Enter(SourceInfo process);
+  // The largest of its processes'; asked for every frame.
+  uint32_t world_size() const { return world_size_; }
   uint32_t next_incarnation() const;
   const SourceInfo* FindIncarnation(uint32_t rank, uint64_t incarnation) const;
+
+ private:
+  uint32_t world_size_ = 1;
 };
 
 struct RunEntry {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "foreshock/archive/bounds.h"
 #include "group_reader.h"
 #include "keys.h"
 #include "store_impl.h"
@@ -13,6 +14,8 @@ namespace {
 
 // Frames that were sent in parts are one when they are sealed; larger ones leave in parts again.
 constexpr size_t kMostFrameBytes = 32u << 20;
+
+constexpr size_t kPageBytes = 4u << 20;
 
 constexpr int64_t kUnderWayNs = 60 * int64_t{1'000'000'000};
 
@@ -104,8 +107,8 @@ Status RunExport::Go(RunEntry run, Database::View view) {
 
 // Once it is sealed a frame of parts stands as one, and nothing says up to which number. One whose last parts
 // are on their way is therefore left to a later archive, as if none of it had come; where nothing has come
-// for a while, its process has ended, and the parts are given as they are. A sender that changes servers
-// between two parts leaves half of the frame at each: that is not put together (docs/operations.md).
+// for a while, its process has ended or sends to another server, and the parts are given as they are: who
+// imports them puts them beside those that are there.
 Status RunExport::SetApartUnfinished(const Database::View& view, AttemptEntry* attempt, uint32_t rank) {
   return ScanEach(view, SourcePrefix(Table::kFrame, run_.number, attempt->number, rank),
                   [&](std::string_view key, std::string_view value) -> Status {
@@ -151,28 +154,72 @@ Status RunExport::FindMarks(const Database::View& view, uint32_t attempt) {
                   });
 }
 
+// Of one moment, however long it takes to give them: alerts fit the states of their engines.
 Status RunExport::Notes(const std::string& run) {
-  return ScanEach(db_, MetaRunPrefix(run), [&](std::string_view key, std::string_view value) -> Status {
-    const auto parts = ParseMetaKey(key);
-    if (!parts) return Malformed("meta");
-    if (parts->kind == kImportKind) return OkStatus();  // how it came here is no part of the run
-    return each_(archive::Note{std::string(parts->kind), std::string(parts->key), std::string(value), true});
-  });
+  std::vector<archive::Note> notes;
+  size_t bytes = 0;
+  FS_RETURN_IF_ERROR(
+      ScanEach(db_, MetaRunPrefix(run), [&](std::string_view key, std::string_view value) -> Status {
+        const auto parts = ParseMetaKey(key);
+        if (!parts) return Malformed("meta");
+        if (parts->kind == kImportKind) return OkStatus();  // how it came here is no part of the run
+        bytes += parts->key.size() + value.size() + archive::kBytesOfNote;
+        if (bytes > archive::kMostBytesOfNotes)
+          return Status(Code::kResourceExhausted, "run: '" + run + "' has notes of more than 256 MiB");
+        notes.push_back({std::string(parts->kind), std::string(parts->key), std::string(value), true});
+        return OkStatus();
+      }));
+  for (archive::Note& note : notes) FS_RETURN_IF_ERROR(each_(std::move(note)));
+  return OkStatus();
+}
+
+Result<RunExport::Page> RunExport::Read(const Database::View& view, const std::string& prefix,
+                                        const std::string& after) {
+  Page page;
+  size_t bytes = 0;
+  FS_RETURN_IF_ERROR(view.Scan(prefix, after, [&](std::string_view key, std::string_view value) {
+    if (key == after) return true;
+    page.more = bytes > kPageBytes;
+    if (page.more) return false;
+    bytes += key.size() + value.size();
+    page.entries.emplace_back(key, value);
+    return true;
+  }));
+  return page;
+}
+
+Status RunExport::EachEntry(
+    const std::string& prefix,
+    const std::function<Status(std::string_view key, std::string value)>& each) const {
+  std::string after;
+  for (bool more = true; more;) {
+    Page page;
+    {
+      FS_ASSIGN_OR_RETURN(Database::View view, db_.Look());
+      view.ReadOnce();
+      FS_ASSIGN_OR_RETURN(page, Read(view, prefix, after));
+    }
+    for (auto& [key, value] : page.entries) FS_RETURN_IF_ERROR(each(key, std::move(value)));
+    more = page.more;
+    if (more) after = std::move(page.entries.back().first);
+  }
+  return OkStatus();
 }
 
 Status RunExport::Frames(const FramesOf& source) {
   Given given;
   for (bool more = true; more;) {
-    FS_ASSIGN_OR_RETURN(more, Closed(source, &given));
+    FS_ASSIGN_OR_RETURN(more, SomeFrames(source, &given));
   }
   return OkStatus();
 }
 
-// Gives what is sealed or kept and was not given yet. When there is nothing, gives the open frames of the
-// same look: false, all is given.
-Result<bool> RunExport::Closed(const FramesOf& source, Given* given) {
+// Gives what is sealed or kept and was not given yet. When there is nothing, gives some open frames of the
+// same look; false: with them all is given.
+Result<bool> RunExport::SomeFrames(const FramesOf& source, Given* given) {
   std::vector<SealedGroup> groups;
   std::vector<std::pair<uint32_t, std::string>> kept;  // seal, key
+  Page open;
   {
     FS_ASSIGN_OR_RETURN(const Layouts::Look look, layouts_.See(source));
     for (const SealedGroup& group : *look.groups) {
@@ -189,9 +236,15 @@ Result<bool> RunExport::Closed(const FramesOf& source, Given* given) {
                                   return OkStatus();
                                 }));
     if (groups.empty() && kept.empty()) {
-      FS_RETURN_IF_ERROR(Open(source, look.view));
-      return false;
+      FS_ASSIGN_OR_RETURN(
+          open,
+          Read(look.view, SourcePrefix(Table::kFrame, source.run, source.attempt, source.rank), given->open));
     }
+  }
+  if (groups.empty() && kept.empty()) {
+    const bool more = open.more;
+    FS_RETURN_IF_ERROR(Open(std::move(open), given));
+    return more;
   }
   // In the order in which they were closed, kept ones first: of two frames of a step the later given holds.
   std::sort(groups.begin(), groups.end(),
@@ -245,14 +298,15 @@ Status RunExport::Group(const FramesOf& source, const SealedGroup& group) {
   return OkStatus();
 }
 
-Status RunExport::Open(const FramesOf& source, const Database::View& view) {
-  return ScanEach(view, SourcePrefix(Table::kFrame, source.run, source.attempt, source.rank),
-                  [&](std::string_view key, std::string_view value) -> Status {
-                    const auto parts = ParseFrameKey(key);
-                    if (!parts) return Malformed("frame");
-                    if (!Has(parts->source, parts->seq)) return OkStatus();
-                    return GiveFrame(PlaceOf(parts->source), std::string(value));
-                  });
+Status RunExport::Open(Page page, Given* given) {
+  for (auto& [key, value] : page.entries) {
+    const auto parts = ParseFrameKey(key);
+    if (!parts) return Malformed("frame");
+    if (Has(parts->source, parts->seq))
+      FS_RETURN_IF_ERROR(GiveFrame(PlaceOf(parts->source), std::move(value)));
+    given->open = std::move(key);
+  }
+  return OkStatus();
 }
 
 Status RunExport::Counters(const AttemptEntry& attempt, uint32_t rank) {
@@ -263,20 +317,20 @@ Status RunExport::Counters(const AttemptEntry& attempt, uint32_t rank) {
 }
 
 Status RunExport::Events(const AttemptEntry& attempt) {
-  return ScanEach(db_, EventPrefix(run_.number, attempt.number),
-                  [&](std::string_view key, std::string_view value) -> Status {
-                    const auto parts = ParseEventKey(key);
-                    if (!parts) return Malformed("event");
-                    if (!Has(parts->source, parts->seq)) return OkStatus();
-                    return each_(archive::Record{
-                        archive::RecordKind::kEvent, PlaceOf(parts->source), std::string(value), 0, 0, {}});
-                  });
+  return EachEntry(
+      EventPrefix(run_.number, attempt.number), [&](std::string_view key, std::string value) -> Status {
+        const auto parts = ParseEventKey(key);
+        if (!parts) return Malformed("event");
+        if (!Has(parts->source, parts->seq)) return OkStatus();
+        return each_(
+            archive::Record{archive::RecordKind::kEvent, PlaceOf(parts->source), std::move(value), 0, 0, {}});
+      });
 }
 
 Status RunExport::Quarantine(const AttemptEntry& attempt, uint32_t rank) {
-  return ScanEach(
-      db_, SourcePrefix(Table::kQuarantine, run_.number, attempt.number, rank),
-      [&](std::string_view key, std::string_view value) -> Status {
+  return EachEntry(
+      SourcePrefix(Table::kQuarantine, run_.number, attempt.number, rank),
+      [&](std::string_view key, std::string value) -> Status {
         const auto parts = ParseSourceKey(key);
         const auto content = ParseQuarantineValue(value);
         if (!parts || !content) return Malformed("quarantined record");

@@ -3,9 +3,9 @@
 // Works beside readers, writers and the sealer. It gives the records that were durable in one moment near its
 // beginning, and none that came later: whoever imports tells a process that goes on which of its records the
 // archive has, before it has read them. Each rank is read in short looks, so that a slow taker holds nothing
-// back: its sealed groups and kept frames one after the other, as often as new ones have come meanwhile; then
-// the open frames of the last look. A frame may come twice, open and sealed meanwhile: whoever imports knows
-// it by its number.
+// back, no look is open while he takes: its sealed groups and kept frames one after the other, as often as
+// new ones have come meanwhile; then some of its open frames, and again. A frame may come twice, open and
+// sealed meanwhile: whoever imports knows it by its number.
 #pragma once
 
 #include <functional>
@@ -34,17 +34,28 @@ class RunExport {
   Status Go(RunEntry run, Database::View view);
 
  private:
-  // What was given of a rank's closed frames already.
+  // What was given of a rank's frames already.
   struct Given {
     uint32_t last_seal = 0;
     std::set<std::string> kept;  // keys
+    std::string open;            // up to this key
   };
+  // Entries of a table, in memory.
+  struct Page {
+    std::vector<std::pair<std::string, std::string>> entries;
+    bool more = false;
+  };
+  // Those behind `after`, some MiB of them.
+  static Result<Page> Read(const Database::View& view, const std::string& prefix, const std::string& after);
+  // All, a page at a time. What comes meanwhile may be among them.
+  Status EachEntry(const std::string& prefix,
+                   const std::function<Status(std::string_view key, std::string value)>& each) const;
   Status SetApartUnfinished(const Database::View& view, AttemptEntry* attempt, uint32_t rank);
   Status FindMarks(const Database::View& view, uint32_t attempt);
   Status Frames(const FramesOf& source);
-  Result<bool> Closed(const FramesOf& source, Given* given);
+  Result<bool> SomeFrames(const FramesOf& source, Given* given);
   Status Group(const FramesOf& source, const SealedGroup& group);
-  Status Open(const FramesOf& source, const Database::View& view);
+  Status Open(Page page, Given* given);
   Status Counters(const AttemptEntry& attempt, uint32_t rank);
   Status Events(const AttemptEntry& attempt);
   Status Quarantine(const AttemptEntry& attempt, uint32_t rank);

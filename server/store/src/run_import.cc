@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "foreshock/archive/bounds.h"
 #include "foreshock/server/store/parts.h"
 #include "foreshock/wire/check.h"
 #include "keys.h"
@@ -12,14 +13,10 @@ namespace foreshock::store {
 namespace {
 
 constexpr size_t kBytesOfWrite = 4u << 20;
-constexpr size_t kMostSettling = 4096;            // processes whose counters go with one write
-constexpr size_t kMostBytesOfNotes = 256u << 20;  // they are held until the end
+constexpr size_t kMostSettling = 4096;  // processes whose counters go with one write
 constexpr std::string_view kDone = "done";
 
 std::string BegunKey(const std::string& run) { return MetaKey(kImportKind, run, kImportBegun); }
-
-// Clocks of two servers differ.
-constexpr int64_t kMostAheadNs = 86'400 * int64_t{1'000'000'000};
 
 Status Impossible(const std::string& what) { return Status(Code::kInvalidArgument, "archive: " + what); }
 
@@ -230,7 +227,7 @@ Status RunImportImpl::Enter(Attempt* attempt, Process* process) {
   }
   RunEntry& there = store_.registry_.runs[run_number];
   if (new_attempt) there.attempts[entry.number] = std::move(entry);
-  there.attempts[attempt->number].sources[{process->id.rank, process->id.incarnation}] = process->before;
+  there.attempts[attempt->number].Enter(process->before);
   run_ = run_number;
   return OkStatus();
 }
@@ -284,9 +281,44 @@ void RunImportImpl::NoteStep(const wire::Frame& frame, Process* process) {
   process->last_step = std::max(process->last_step.value_or(frame.step), frame.step);
 }
 
-bool RunImportImpl::HasFrame(const Process& process, const wire::Frame& frame) const {
-  return process.raw.Contains(frame.seq) ||
-         (frame.seq >= frame.part && process.sealed.Contains(frame.seq - frame.part));
+// A number alone does not say whether it is of a whole frame or of a part: archives have frames whole that
+// came in parts, and parts of frames that are whole here, or here in other parts.
+Result<RunImportImpl::Part> RunImportImpl::HasFrame(const Process& process, const wire::Frame& frame) const {
+  const bool known = process.raw.Contains(frame.seq);
+  const bool as_part = frame.parts > 1;
+  if (frame.part >= frame.seq || (as_part && frame.part >= frame.parts))
+    return known ? Part::kAll : Part::kNone;
+  const uint64_t first = frame.seq - frame.part;
+  if (process.sealed.Contains(first)) return Part::kAll;
+  if ((known && as_part) || process.fresh || !process.steps.Contains(frame.step))
+    return known ? Part::kAll : Part::kNone;
+  FS_ASSIGN_OR_RETURN(const Database::View view, store_.db_->Look());
+  FS_ASSIGN_OR_RETURN(const PartsHere here, FindPartsHere(view, process.id, frame.step, first));
+  if (here.any) return here.all ? Part::kAll : Part::kSome;
+  if (known) return Part::kAll;  // it goes with the next write
+  // Parts of it that go with it.
+  const auto beside = [&](uint64_t seq) { return process.raw.Contains(seq); };
+  const bool follows = as_part && frame.part > 0 && beside(frame.seq - 1);
+  const bool leads = as_part && frame.part + 1 < frame.parts && beside(frame.seq + 1);
+  if (follows || leads) return Part::kSome;
+  return Part::kNone;
+}
+
+// The number of the frame that holds of a step of a process; 0: none that is written yet.
+Result<uint64_t> RunImportImpl::NewestHere(const Process& process, const Attempt& attempt,
+                                           int64_t step) const {
+  FrameQuery query;
+  query.run = begin_.run;
+  query.attempt = attempt.told.name;
+  query.rank = process.id.rank;
+  query.from_step = query.to_step = step;
+  query.every_incarnation = true;
+  uint64_t seq = 0;
+  FS_RETURN_IF_ERROR(store_.ReadFrames(query, [&](StoredFrame stored) {
+    if (stored.incarnation == process.id.incarnation) seq = stored.frame.seq;
+    return true;
+  }));
+  return seq;
 }
 
 Status RunImportImpl::AddFrame(const archive::Record& record) {
@@ -295,7 +327,8 @@ Status RunImportImpl::AddFrame(const archive::Record& record) {
   auto frame = std::make_shared<const wire::Frame>(std::move(decoded).value());
   if (record.place.rank == kMerged) return AddMerged(record, frame);
   FS_ASSIGN_OR_RETURN(Process * process, Of(record.place, frame->seq));
-  if (HasFrame(*process, *frame)) {
+  FS_ASSIGN_OR_RETURN(const Part here, HasFrame(*process, *frame));
+  if (here == Part::kAll) {
     ++outcome_.known.frames;
     NoteStep(*frame, process);
     return OkStatus();
@@ -312,9 +345,14 @@ Status RunImportImpl::AddFrame(const archive::Record& record) {
   FS_ASSIGN_OR_RETURN(Attempt * attempt, AttemptOf(record.place.attempt));
   // Of a step that its process sent twice the later one holds: one that comes here second although it was
   // sent first is put behind all that is closed.
-  const bool earlier =
-      !process->fresh && process->steps.Contains(frame->step) && frame->seq < process->before.durable_seq;
-  if (earlier) {
+  bool earlier = false;
+  if (!process->fresh && process->steps.Contains(frame->step)) {
+    FS_ASSIGN_OR_RETURN(const uint64_t newest, NewestHere(*process, *attempt, frame->step));
+    earlier = frame->seq < newest;
+  }
+  if (here == Part::kSome) {
+    pending_->joining.push_back({id, record.payload, frame});
+  } else if (earlier) {
     pending_->kept.insert({id.run, id.attempt, id.rank});
     pending_->batch.Put(FrameKey(Table::kKept, id, frame->step, frame->seq), KeptValue(0, record.payload));
   } else {
@@ -438,8 +476,8 @@ Status RunImportImpl::AddNote(archive::Note note) {
     ++outcome_.known.notes;
     return OkStatus();
   }
-  bytes_of_notes_ += entry.key.size() + entry.value.size() + 256;
-  if (bytes_of_notes_ > kMostBytesOfNotes) return Impossible("more than 256 MiB of notes");
+  bytes_of_notes_ += entry.key.size() + entry.value.size() + archive::kBytesOfNote;
+  if (bytes_of_notes_ > archive::kMostBytesOfNotes) return Impossible("more than 256 MiB of notes");
   ++outcome_.added.notes;
   last_.push_back(std::move(entry));
   return OkStatus();
@@ -518,6 +556,29 @@ bool RunImportImpl::MarkBegun(Batch* batch) {
   return true;
 }
 
+// Parts of a frame are joined where they are open together, or were kept at one seal. With the write mutex
+// and the sealer at rest.
+Status RunImportImpl::PutBesideParts() {
+  if (pending_->joining.empty()) return OkStatus();
+  FS_ASSIGN_OR_RETURN(const Database::View view, store_.db_->Look());
+  for (Joining& joining : pending_->joining) {
+    const SourceId& id = joining.id;
+    const int64_t step = joining.frame->step;
+    const uint64_t seq = joining.frame->seq;
+    FS_ASSIGN_OR_RETURN(const PartsHere here, FindPartsHere(view, id, step, seq - joining.frame->part));
+    if (!here.any || here.open) {
+      PutFrame(FrameKey(id, step, seq), joining.payload, id, std::move(joining.frame));
+      continue;
+    }
+    pending_->kept.insert({id.run, id.attempt, id.rank});
+    pending_->batch.Put(FrameKey(Table::kKept, id, step, seq), KeptValue(here.seal, joining.payload));
+    // What is sealed drops them; this will not be.
+    FS_RETURN_IF_ERROR(store_.DropRollups(view, {id.run, id.attempt, id.rank}, step, step, &pending_->batch));
+  }
+  pending_->joining.clear();
+  return OkStatus();
+}
+
 Status RunImportImpl::WriteWhenFull(size_t bytes) {
   pending_->bytes += bytes + 64;
   return pending_->bytes < kBytesOfWrite ? OkStatus() : Write();
@@ -526,6 +587,9 @@ Status RunImportImpl::WriteWhenFull(size_t bytes) {
 Status RunImportImpl::Write() {
   if (pending_->bytes == 0 && pending_->settling.empty()) return OkStatus();
   store_.WaitForSealer();
+  // Where parts are is not to change until theirs stand beside them.
+  std::unique_lock seal(store_.seal_mutex_, std::defer_lock);
+  if (!pending_->joining.empty()) seal.lock();
   std::lock_guard write(store_.write_mutex_);
   FS_RETURN_IF_ERROR(StillThere());
   FS_ASSIGN_OR_RETURN(std::vector<SourceInfo> settled, Settle(&pending_->batch));
@@ -547,6 +611,7 @@ Status RunImportImpl::Write() {
     pending_->marks.push_back(UnmergedKey(merged.id.run, merged.id.attempt, step));
   }
   pending_->merged.clear();
+  FS_RETURN_IF_ERROR(PutBesideParts());
   for (const std::string& mark : pending_->marks) pending_->batch.Put(mark, {});
   for (const auto& [source, step] : pending_->frames) store_.WillAppend(source, step);
   for (const FramesOf& source : pending_->kept) store_.layouts_.WillKeep(source);

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "frames_here.h"
 #include "number_set.h"
 #include "store_impl.h"
 
@@ -70,12 +71,19 @@ class RunImportImpl final : public RunImport {
     const Process* process = nullptr;
     SourceInfo told;
   };
+  // A part, or the whole, of a frame of which parts are here.
+  struct Joining {
+    SourceId id;
+    std::string payload;
+    std::shared_ptr<const wire::Frame> frame;
+  };
   // What goes with the next write.
   struct Pending {
     Batch batch;
     size_t bytes = 0;
     std::vector<std::pair<FramesOf, int64_t>> frames;
     std::vector<Merged> merged;
+    std::vector<Joining> joining;
     std::vector<Settling> settling;
     std::set<FramesOf> kept;
     std::vector<std::string> marks;
@@ -111,7 +119,11 @@ class RunImportImpl final : public RunImport {
   const wire::Hello& WholeOf(uint32_t number, Attempt* attempt) const;
   bool HasSeveralRanks(Attempt* attempt) const;
   static void NoteStep(const wire::Frame& frame, Process* process);
-  bool HasFrame(const Process& process, const wire::Frame& frame) const;
+  // How much of the frame is here that this one is, or is a part of.
+  enum class Part { kNone, kSome, kAll };
+  Result<Part> HasFrame(const Process& process, const wire::Frame& frame) const;
+  Status PutBesideParts();
+  Result<uint64_t> NewestHere(const Process& process, const Attempt& attempt, int64_t step) const;
   // Enters the number of an event or a quarantined record; false: it is here.
   bool IsNew(Process* process, uint64_t seq, uint64_t Process::*here, uint64_t Counts::*counter);
   Result<std::vector<SourceInfo>> Settle(Batch* batch) const;

@@ -57,18 +57,19 @@ Result<SourceInfo> StoreImpl::OpenSource(const wire::Hello& hello, int64_t now_u
     const AttemptEntry* attempt = next.runs.begin()->second.FindAttempt(hello.attempt);
     if (attempt != nullptr) known = attempt->FindIncarnation(hello.rank, hello.incarnation);
   }
+  const bool changes = known == nullptr || !(*known->hello == hello);
   SourceInfo source;
   if (known == nullptr) {
     source = NewSource(hello, now_unix_ns, &next, &batch);
-    // Another process of the one rank leaves nothing to merge.
-    if (next.FindAttempt(source.id.run, source.id.attempt)->world_size() > 1)
-      FS_RETURN_IF_ERROR(MarkOldSteps(source.id, &batch));
   } else {
     source = *known;
     source.hello = std::make_shared<const wire::Hello>(hello);
-    next.FindSource(source.id)->hello = source.hello;
+    next.FindAttempt(source.id.run, source.id.attempt)->Enter(source);
   }
-  if (known == nullptr || !(*known->hello == hello)) {
+  // Another process of the one rank leaves nothing to merge.
+  if (changes && next.FindAttempt(source.id.run, source.id.attempt)->world_size() > 1)
+    FS_RETURN_IF_ERROR(MarkOldSteps(source.id, &batch));
+  if (changes) {
     batch.Put(SourceKey(Table::kSource, source.id), EncodeSource(source));
     // Not synced: thousands of trainers that begin together would wait for each other's disk writes. The
     // first record's synced write covers what stands before it in the log, and until then nothing of this
@@ -121,7 +122,7 @@ SourceInfo StoreImpl::NewSource(const wire::Hello& hello, int64_t now_unix_ns, R
   source.id = {run.number, attempt.number, hello.rank, attempt.next_incarnation()};
   source.hello = std::make_shared<const wire::Hello>(hello);
   source.first_unix_ns = source.last_unix_ns = now_unix_ns;
-  attempt.sources[{source.id.rank, source.id.incarnation}] = source;
+  attempt.Enter(source);
   return source;
 }
 

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <span>
 
+#include "foreshock/archive/entry.h"
 #include "foreshock/server/store/check.h"
 #include "store_test_support.h"
 
@@ -57,6 +59,7 @@ class Rolled {
   }
   void Settle() { ASSERT_TRUE(store_->Settle().ok()); }
   Store& store() { return *store_; }
+  SourceId id() const { return id_; }
   std::string folder() const { return folder_.path(); }
   void Close() { store_.reset(); }
 
@@ -221,6 +224,52 @@ TEST(Rollup, LateAndRepeatedStepsAreRight) {
   run.Settle();
   run.ExpectRight();
   run.Check();
+}
+
+// A frame of which parts were here alone, rolled up as they were.
+TEST(Rollup, PartsThatAnArchiveBringsCount) {
+  wire::Frame large = FrameOf(30, 1);
+  for (uint32_t layer = 2; layer < 40; ++layer)
+    large.series.push_back(HeadSeries(kLogitMax, layer, {1, 2, 3, 4}));
+  Rolled from, to;
+  from.Hello();
+  from.Put(0, 29);
+  Records parts(from.id(), 31);
+  parts.Split(large, 1000);
+  ASSERT_GT(parts.list.size(), 3u);
+  ASSERT_TRUE(from.store().AppendRecords(std::span(parts.list).first(2)).ok());
+  to.Hello();
+  to.Put(0, 29);
+  ASSERT_TRUE(to.store().AppendRecords(std::span(parts.list).subspan(2)).ok());
+  to.Hello();
+  to.Put(31, 6'000);
+  to.Settle();
+  const auto counted = [&] {
+    SeriesQuery query;
+    query.run = "run";
+    query.signal = kLogitMax;
+    query.layer = 2;
+    query.max_points = 7;
+    uint64_t count = 0;
+    const auto rollup = to.store().ReadRollup(query);
+    EXPECT_TRUE(rollup.ok()) << rollup.status().ToString();
+    for (const RollupBucket& bucket : rollup->buckets) {
+      for (const uint64_t of_head : bucket.counts) count += of_head;
+    }
+    return count;
+  };
+  EXPECT_EQ(counted(), 0u);
+  auto import = *to.store().StartImport({"run", 1, 2, "test"}, 3);
+  constexpr int64_t kLater = 3'600'000'000'000;  // nothing more comes
+  const Status exported = from.store().ExportRun(
+      "run", kLater, [&](archive::Entry entry) { return import->Add(std::move(entry)); });
+  ASSERT_TRUE(exported.ok()) << exported.ToString();
+  const auto outcome = import->Finish();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_EQ(outcome->added.frames, 2u);
+  EXPECT_EQ(counted(), 4u);
+  to.Settle();
+  EXPECT_EQ(counted(), 4u);
 }
 
 TEST(Rollup, GoesWithItsRun) {

@@ -16,6 +16,7 @@
 #include "foreshock/server/store/store.h"
 #include "registry.h"
 #include "run_archive_support.h"
+#include "store_impl.h"
 #include "store_test_support.h"
 
 namespace foreshock::store {
@@ -561,6 +562,137 @@ TEST_F(RunArchiveOfParts, OneThatWillNotBeFinishedIsGivenAsItIs) {
   EXPECT_EQ(ExportedWhileTheRestComes(3'000 + kMinuteNs).status().code(), Code::kUnavailable);
 }
 
+// A sender changed servers between two parts of a frame: its first parts are there, the others here.
+class RunArchiveOfTornFrame : public RunArchiveOfParts {
+ protected:
+  RunArchiveOfTornFrame() {
+    // The first move, while the frame is under way: none of it is in the archive.
+    EXPECT_TRUE(Import(*b_, "gpt", Exported(*a_, "gpt")).ok());
+    PutParts(*b_, 2, parts_.list.size());
+    Records later(id_, parts_.list.back().head.seq + 1);
+    for (int64_t step = 31; step < 35; ++step) later.Frame(HeadsFrame(step, 0));
+    Put(*b_, std::move(later));
+  }
+  // Of a time when nothing more comes: with the parts as they are.
+  std::vector<archive::Entry> Later() {
+    std::vector<archive::Entry> entries;
+    EXPECT_TRUE(a_->ExportRun("gpt", 3'000 + kMinuteNs, [&](archive::Entry entry) {
+                    entries.push_back(std::move(entry));
+                    return OkStatus();
+                  }).ok());
+    return entries;
+  }
+  Everything OfRank() const {
+    Everything all = AllFrames(*b_, "gpt");
+    std::erase_if(all, [](const auto& entry) { return std::get<1>(entry.first) != 0; });  // merged: the same
+    return all;
+  }
+  void ExpectWhole() {
+    const Everything all = OfRank();
+    size_t of_step = 0;
+    for (const auto& [key, payload] : all) {
+      if (std::get<3>(key) != 30) continue;
+      ++of_step;
+      const auto frame = wire::DecodeFrame(payload);
+      EXPECT_LE(frame->parts, 1u);
+      EXPECT_EQ(frame->series.size(), 40u);
+    }
+    EXPECT_EQ(of_step, 1u);
+    EXPECT_EQ(all.size(), 35u);
+  }
+};
+
+TEST_F(RunArchiveOfTornFrame, PartsOfTwoServersBecomeOneFrame) {
+  const auto outcome = Import(*b_, "gpt", Later());
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_EQ(outcome->added.frames, 2u);
+  ExpectWhole();
+  const SourceInfo source = b_->GetRun("gpt")->newest().sources[0];
+  EXPECT_EQ(source.gaps, 0u);
+  EXPECT_EQ(source.frames, source.durable_seq);
+  EXPECT_EQ(Import(*b_, "gpt", Later())->added.frames, 0u);
+  ASSERT_TRUE(b_->Settle().ok());
+  ExpectWhole();
+}
+
+TEST_F(RunArchiveOfTornFrame, AlsoWhereThePartsHereWereSetAside) {
+  Records later(id_, parts_.list.back().head.seq + 5);
+  for (int64_t step = 35; step < 150; ++step) later.Frame(HeadsFrame(step, 0));
+  Put(*b_, std::move(later));
+  ASSERT_TRUE(b_->Settle().ok());
+  const auto outcome = Import(*b_, "gpt", Later());
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_EQ(outcome->added.frames, 2u);
+  const Everything whole = OfRank();
+  ASSERT_EQ(whole.size(), 150u);
+  for (const auto& [key, payload] : whole)
+    EXPECT_LE(wire::DecodeFrame(payload)->parts, 1u) << std::get<3>(key);
+  ASSERT_TRUE(b_->Settle().ok());
+  EXPECT_EQ(OfRank(), whole);
+}
+
+TEST_F(RunArchiveOfTornFrame, AWholeFrameIsNotKnownByAPartOfIt) {
+  // There its last parts came after all, and it was sealed: it stands whole, by the number of its first part.
+  PutParts(*a_, 2, parts_.list.size());
+  Records later(id_, parts_.list.back().head.seq + 1);
+  for (int64_t step = 31; step < 120; ++step) later.Frame(HeadsFrame(step, 0));
+  Put(*a_, std::move(later));
+  ASSERT_TRUE(a_->Settle().ok());
+  for (const bool set_aside : {false, true}) {
+    const Folder folder;
+    b_ = OpenAt(folder);
+    const SourceId id = Say(*b_, {});
+    Steps(*b_, id, 0, 30);
+    PutParts(*b_, 0, 1);  // by the number of the whole frame
+    Records behind(id, parts_.list.back().head.seq + 1);
+    for (int64_t step = 31; step < (set_aside ? 120 : 35); ++step) behind.Frame(HeadsFrame(step, 0));
+    Put(*b_, std::move(behind));
+    if (set_aside) {
+      ASSERT_TRUE(b_->Settle().ok());
+    }
+    const auto outcome = Import(*b_, "gpt", Exported(*a_, "gpt"));
+    ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+    EXPECT_EQ(AllFrames(*b_, "gpt"), AllFrames(*a_, "gpt")) << set_aside;
+    EXPECT_EQ(Import(*b_, "gpt", Exported(*a_, "gpt"))->added.frames, 0u) << set_aside;
+    ASSERT_TRUE(b_->Settle().ok());
+    EXPECT_EQ(AllFrames(*b_, "gpt"), AllFrames(*a_, "gpt")) << set_aside;
+    b_.reset();
+  }
+}
+
+// The process sent a step again, and changed servers behind that.
+TEST_F(RunArchive, AStepThatWasSentAgainThereHolds) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 150);
+  const auto before = Exported(*a_, "gpt");
+  Records again(id, 151);
+  for (int64_t step = 140; step < 145; ++step) again.Frame(HeadsFrame(step, 7));
+  Put(*a_, std::move(again));
+  for (const bool sealed : {false, true}) {
+    const Folder folder;
+    b_ = OpenAt(folder);
+    ASSERT_TRUE(Import(*b_, "gpt", before).ok());
+    Records on(Say(*b_, {}), 156);
+    for (int64_t step = 145; step < 250; ++step) on.Frame(HeadsFrame(step, 9));  // sent again, too
+    Put(*b_, std::move(on));
+    if (sealed) {
+      ASSERT_TRUE(b_->Settle().ok());
+    }
+    ASSERT_TRUE(Import(*b_, "gpt", Exported(*a_, "gpt")).ok());
+    for (const bool settled : {false, true}) {
+      if (settled) {
+        ASSERT_TRUE(b_->Settle().ok());
+      }
+      std::map<int64_t, uint64_t> seqs;
+      for (const auto& [key, payload] : AllFrames(*b_, "gpt")) seqs[std::get<3>(key)] = std::get<4>(key);
+      for (int64_t step = 140; step < 145; ++step) EXPECT_EQ(seqs[step], static_cast<uint64_t>(step + 11));
+      EXPECT_EQ(seqs[139], 140u);
+      EXPECT_EQ(seqs[145], 156u);
+    }
+    b_.reset();
+  }
+}
+
 // Merged here of one rank, while the archive's step of both is on its way.
 TEST_F(RunArchive, AStepThatIsMergedHereMeanwhileIsMergedAnew) {
   const SourceId first = Say(*a_, {.world_size = 2, .incarnation = 1});
@@ -717,6 +849,55 @@ TEST_F(RunArchive, AStepThatIsMergedDuringTheExportIsMergedOrMarked) {
                   return true;
                 }).ok());
   EXPECT_TRUE(there || b_->UnmergedSteps()->size() == 1u);
+}
+
+// A taker may take minutes over an entry. Meanwhile the database may have to be closed and opened again, and
+// the space of what is deleted is wanted.
+TEST_F(RunArchive, NothingIsHeldWhileItIsTaken) {
+  a_.reset();
+  StoreOptions options;
+  options.folder = from_.path() + "/store";
+  auto opened = Database::Open(options);
+  ASSERT_TRUE(opened.ok());
+  const Database* database = opened->get();
+  auto store = std::make_unique<StoreImpl>(std::move(opened).value(), options);  // without its sealer
+  ASSERT_TRUE(store->Load().ok());
+  const SourceId id = Say(*store, {});
+  wire::Frame wide = HeadsFrame(0, 1);
+  wide.series.push_back(HeadSeries(kLogitMax, 2, std::vector<float>(12'288, 1)));
+  for (wide.step = 0; wide.step < 300; ++wide.step) {
+    Records one(id, static_cast<uint64_t>(wide.step + 1));
+    one.Frame(wide);
+    ASSERT_TRUE(store->AppendRecords(one.list).ok());
+  }
+  Records others(id, 301);
+  for (int64_t i = 0; i < 1'500; ++i)
+    others.Event(i / 5, wire::EventKind::kNote, std::string(4'000, static_cast<char>('a' + i % 7)));
+  ASSERT_TRUE(store->AppendRecords(others.list).ok());
+  const MetaEntry alert{"alert", "gpt", "id", "{\"alert\":1}"};
+  ASSERT_TRUE(store->PutMeta({&alert, 1}).ok());
+
+  uint64_t most_looks = 0;
+  std::vector<archive::Entry> entries;
+  bool sealed = false;
+  ASSERT_TRUE(store
+                  ->ExportRun("gpt", 3'000,
+                              [&](archive::Entry entry) {
+                                most_looks =
+                                    std::max(most_looks, database->IntProperty("rocksdb.num-snapshots"));
+                                const bool record = std::holds_alternative<archive::Record>(entry);
+                                entries.push_back(std::move(entry));
+                                // What was to be given next is elsewhere then.
+                                return record && !std::exchange(sealed, true) ? store->Settle() : OkStatus();
+                              })
+                  .ok());
+  EXPECT_EQ(most_looks, 0u);
+  a_ = std::move(store);
+  const auto outcome = Import(*b_, "gpt", entries);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  ASSERT_TRUE(b_->Settle().ok());
+  EXPECT_EQ(AllFrames(*a_, "gpt"), AllFrames(*b_, "gpt"));
+  EXPECT_EQ(b_->ReadEvents("gpt", "", 0, 1'000)->size(), 1'500u);
 }
 
 TEST_F(RunArchive, ObserversHearOfItOnce) {

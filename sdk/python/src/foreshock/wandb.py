@@ -22,6 +22,7 @@ from . import _http
 SIGNALS = ("logit_max", "qk_sigma1", "wq_sigma1", "tied_row_fraction", "saturated_row_fraction", "output_rounding_bias",
            "delta_error", "entropy_mean")
 SERVER = "http://127.0.0.1:7070"
+CLOSE_S = 5.0  # the longest that a training's end waits for the last round
 
 
 def _value(v):
@@ -72,7 +73,8 @@ class Bridge:
         self._began = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())  # compares with fired_at
         self._to.define_metric("foreshock/step")
         self._to.define_metric("foreshock/*", step_metric="foreshock/step")
-        self._end = threading.Event()
+        self._end, self._lock, self._server = threading.Event(), threading.Lock(), server
+        self._over = self._whole = False  # nothing goes to wandb any more; the last round was whole. Guarded by _lock
         self._thread = threading.Thread(target=self._loop, args=(period_s,), daemon=True, name="foreshock-wandb")
         self._thread.start()
 
@@ -87,6 +89,10 @@ class Bridge:
             last = self._get("/step/last?" + urllib.parse.urlencode([("signal", s) for s in SIGNALS]))
         except (urllib.error.URLError, OSError, ValueError):
             return False
+        with self._lock:
+            return not self._over and self._give(alerts, last)
+
+    def _give(self, alerts, last):
         for alert in reversed(alerts):
             key = (alert.get("id"), alert.get("state"), alert.get("severity"))
             # Of a run that is resumed: what was over before this bridge is no news.
@@ -110,18 +116,29 @@ class Bridge:
                        level=level, wait_duration=0)
 
     def _loop(self, period_s):
-        while not self._end.wait(period_s):
+        ended = False
+        while not ended:
+            ended = self._end.wait(period_s)
             try:
-                self.poll()
+                whole = self.poll()
+                with self._lock:
+                    self._whole = ended and whole
             except Exception as error:  # noqa: BLE001: the wandb run may have ended
                 print(f"foreshock: wandb: {type(error).__name__}: {error}; no more signals there", file=sys.stderr)
                 return
 
-    def close(self):
-        """A last round, then the thread ends."""
+    def close(self, timeout_s=CLOSE_S):
+        """A last round; what it does not bring within `timeout_s` seconds is left out, and said so. False then."""
         self._end.set()
-        self._thread.join(30)
-        self.poll()
+        self._thread.join(timeout_s)
+        with self._lock:
+            self._over, whole = True, self._whole
+        if whole:
+            return True
+        since = f"what came after step {self._step} is not" if self.answered else "no signals"
+        print(f"foreshock: wandb: {self._server} did not answer{f' within {timeout_s:g} s' if self._thread.is_alive() else ''}: {since} in the "
+              "wandb run; FORESHOCK_HTTP, wandb_server= or server= names the server", file=sys.stderr)
+        return False
 
 
 class Follower:
@@ -152,14 +169,13 @@ class Follower:
             self._end(f"{type(error).__name__}: {error}")
 
     def close(self):
-        """After the monitor's: what the server has by now. A server that has never answered is named, and not asked again."""
+        """After the monitor's: what the server has by now. A server that does not answer is named; never has, not asked again."""
         bridge, self.bridge = self.bridge, None
         if bridge is None:
             return
         try:
             bridge.close()
-            if not bridge.answered:
-                self._end(f"{self.server} did not answer: no signals in the wandb run; FORESHOCK_HTTP or wandb_server= names the server")
+            self.off = self.off or not bridge.answered
         except Exception as error:  # noqa: BLE001: so as above
             self._end(f"{type(error).__name__}: {error}")
 

@@ -19,8 +19,9 @@ struct TlsTarget {
 
 // Connects once, as a client with these files would, and hangs up. Blocks for at most the timeout (and the
 // name's resolution). kUnavailable when nothing listens there or the server is silent; kPermissionDenied when
-// certificates are the reason; kFailedPrecondition when only one end talks TLS; kInvalidArgument for files;
-// ok when nothing was found wrong.
+// certificates are the reason; kFailedPrecondition when only one end talks TLS; kResourceExhausted
+// when the server hangs up before a word, as one does that has all connections that it takes;
+// kInvalidArgument for files; ok when nothing was found wrong.
 Status DiagnoseConnection(const TlsTarget& target);
 
 }  // namespace foreshock

@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "foreshock/base/refusals.h"
 #include "foreshock/base/result.h"
 #include "foreshock/rpc/ingest_service.h"
 
@@ -31,6 +33,9 @@ struct ServerOptions {
   // any, a host has what it asks for; beyond, its share (base/shares). One too many is reset before anything
   // is read of it.
   size_t max_connections = 16'384;
+  // Told of connections that were reset because of it, by host, at most once a minute and reason; on a thread
+  // of the server's. Empty: nobody is.
+  std::function<void(const Refusals::Report& report)> tell_refused;
 };
 
 class Server {

@@ -17,6 +17,9 @@ namespace foreshock::store {
 // the merged frames are that rank's, kept once.
 inline constexpr uint32_t kMerged = 0xFFFFFFFF;
 
+// How far ahead of this server's clock may be what another server wrote: clocks differ.
+inline constexpr int64_t kMostAheadNs = 86'400 * int64_t{1'000'000'000};
+
 // One process that sends: (run, attempt, rank, incarnation), as a small number. Ordered by age within a
 // rank. Stays valid over restarts, until the run is deleted; treat it as opaque.
 struct SourceId {
