@@ -13,6 +13,11 @@ constexpr int kSmClock = 1, kMemoryClock = 2;
 constexpr int kCorrected = 0, kUncorrected = 1, kAggregate = 1;
 constexpr unsigned long long kXidEvent = 0x8;
 
+}  // namespace
+
+// As NVML lays them out. No anonymous namespace: Nvml::Calls names them.
+namespace nvml {
+
 struct Utilization {
   unsigned gpu, memory;  // percent
 };
@@ -25,7 +30,7 @@ struct EventData {
   unsigned gpu_instance, compute_instance;
 };
 
-}  // namespace
+}  // namespace nvml
 
 // Null where a library lacks the call.
 struct Nvml::Calls {
@@ -42,12 +47,12 @@ struct Nvml::Calls {
   int (*Clock)(void*, int, unsigned*) = nullptr;
   int (*Throttle)(void*, unsigned long long*) = nullptr;
   int (*Ecc)(void*, int, int, unsigned long long*) = nullptr;
-  int (*Utilized)(void*, Utilization*) = nullptr;
-  int (*MemoryInfo)(void*, Memory*) = nullptr;
+  int (*Utilized)(void*, nvml::Utilization*) = nullptr;
+  int (*MemoryInfo)(void*, nvml::Memory*) = nullptr;
   int (*EventSetCreate)(void**) = nullptr;
   int (*EventSetFree)(void*) = nullptr;
   int (*RegisterEvents)(void*, unsigned long long, void*) = nullptr;
-  int (*EventSetWait)(void*, EventData*, unsigned) = nullptr;
+  int (*EventSetWait)(void*, nvml::EventData*, unsigned) = nullptr;
 
   template <typename Function>
   void Find(const char* name, Function* into) {
@@ -163,10 +168,10 @@ Gpu Nvml::Measure(size_t index) {
   ask("gpu_ecc_uncorrected_errors", calls_->Ecc, 0ull, 1, kUncorrected, kAggregate);
   const auto mask = ask("gpu_throttle_mask", calls_->Throttle, 0ull, 1);
   if (gpu.values.contains("gpu_throttle_mask")) gpu.throttled_by = ThrottleNames(mask);
-  Utilization use = {};
+  nvml::Utilization use = {};
   int code = calls_->Utilized != nullptr ? calls_->Utilized(device, &use) : -1;
   put("gpu_utilization_ratio", calls_->Utilized != nullptr, code, use.gpu / 100.0);
-  Memory memory = {};
+  nvml::Memory memory = {};
   code = calls_->MemoryInfo != nullptr ? calls_->MemoryInfo(device, &memory) : -1;
   put("gpu_memory_used_bytes", calls_->MemoryInfo != nullptr, code, static_cast<double>(memory.used));
   put("gpu_memory_total_bytes", calls_->MemoryInfo != nullptr, code, static_cast<double>(memory.total));
@@ -179,7 +184,7 @@ std::optional<Nvml::Xid> Nvml::WaitForXid(uint32_t timeout_ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(timeout_ms));
     return std::nullopt;
   }
-  EventData event = {};
+  nvml::EventData event = {};
   const int code = calls_->EventSetWait(events_, &event, timeout_ms);
   constexpr int kTimeout = 10;
   if (code != kSuccess) {
