@@ -56,6 +56,8 @@ std::string_view KernelType(std::string_view kernel) {
   const std::string name = Lower(kernel);
   if (HasAny(name, {"e4m3", "e5m2", "fp8"})) return "fp8";
   if (HasAny(name, {"bf16", "bfloat16"})) return "bf16";
+  // cuDNN's names say f16 of bf16 as well (seen on an H200: a bf16 training's attention is "..._wgmma_f16_knob_7").
+  if (HasAny(name, {"cudnn", "wgmma_f16"}) && HasAny(name, {"_f16", "f16_"})) return "16 bit";
   if (HasAny(name, {"fp16", "half", "_f16", "f16_"})) return "fp16";
   if (HasAny(name, {"float", "f32", "sgemm", "tf32"})) return "fp32";
   return "";

@@ -10,7 +10,7 @@ namespace foreshock::sdk {
 // "softmax_loss", "matmul", "copy", "elementwise", "other".
 std::string_view KernelFamily(std::string_view name);
 
-// "bf16", "fp16", "fp8", "fp32", or "" where the name does not say.
+// "bf16", "fp16", "16 bit" where the name says that it is one of these, "fp8", "fp32", or "" where it does not say.
 std::string_view KernelType(std::string_view name);
 
 }  // namespace foreshock::sdk

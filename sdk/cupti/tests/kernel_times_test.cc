@@ -32,7 +32,8 @@ TEST(KernelNames, TellFamilies) {
 TEST(KernelNames, TellTypes) {
   EXPECT_EQ(KernelType("fmha_cutlassF_bf16_aligned"), "bf16");
   EXPECT_EQ(KernelType("flash_fwd<cutlass::half_t>"), "fp16");
-  EXPECT_EQ(KernelType("sdpa_sm90_flash_fprop_wgmma_f16_knob"), "fp16");
+  EXPECT_EQ(KernelType("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1"), "16 bit");
+  EXPECT_EQ(KernelType("fmha_cutlassF_f16_aligned"), "fp16");
   EXPECT_EQ(KernelType("gemm_e4m3_bf16"), "fp8");
   EXPECT_EQ(KernelType("ampere_sgemm_128x64_nn"), "fp32");
   EXPECT_EQ(KernelType("nvjet_tst"), "");
