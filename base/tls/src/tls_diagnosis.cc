@@ -68,6 +68,18 @@ class Socket {
   const int fd_;
 };
 
+// Of a server that lets the kernel accept and then hangs up before a word.
+Status HungUp(const std::string& address) {
+  return Status(
+      Code::kResourceExhausted,
+      "the server at " + address +
+          " hangs up before a word: most likely it has as many connections as it takes, of this host "
+          "or in all (its option max_connections; its log and "
+          "foreshock_grpc_refused_connections_total say so). Else no gRPC server listens there");
+}
+
+bool IsHangUp(int error) { return error == ECONNRESET || error == EPIPE; }
+
 Result<std::unique_ptr<Socket>> Dial(const std::string& address, SteadyTime deadline) {
   const Endpoint endpoint = Split(address);
   addrinfo hints{};
@@ -93,6 +105,7 @@ Result<std::unique_ptr<Socket>> Dial(const std::string& address, SteadyTime dead
       }
     }
     if (error == 0) return socket;
+    if (IsHangUp(error)) return HungUp(address);  // between the kernel's accepting and our look at it
     why = std::system_category().message(error);
   }
   return Status(Code::kUnavailable, "nothing answers at " + address + ": " + why);
@@ -102,18 +115,6 @@ Result<std::unique_ptr<Socket>> Dial(const std::string& address, SteadyTime dead
 constexpr char kPreface[] =
     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     "\0\0\0\4\0\0\0\0\0";  // an empty SETTINGS frame
-
-// Of a server that lets the kernel accept and then hangs up before a word.
-Status HungUp(const std::string& address) {
-  return Status(
-      Code::kResourceExhausted,
-      "the server at " + address +
-          " hangs up before a word: most likely it has as many connections as it takes, of this host "
-          "or in all (its option max_connections; its log and "
-          "foreshock_grpc_refused_connections_total say so). Else no gRPC server listens there");
-}
-
-bool IsHangUp(int error) { return error == ECONNRESET || error == EPIPE; }
 
 // One TLS client connection; remembers whether the server asked for a certificate.
 class Probe {

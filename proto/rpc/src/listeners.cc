@@ -153,11 +153,10 @@ Result<Listeners> ListenAtAll(const std::string& name, const addrinfo* addresses
 }
 
 Result<Listeners> ListenAt(const std::string& address, int user_timeout_ms) {
-  FS_ASSIGN_OR_RETURN(HostAndPort at, Split(address));
-  if (at.host == "0.0.0.0" && HasIpv6()) at.host = "::";
-  const bool bare = at.host.find(':') != std::string::npos;
-  FS_ASSIGN_OR_RETURN(const AddressList list, Resolve(at.host, address));
-  return ListenAtAll(bare ? "[" + at.host + "]" : at.host, list.get(), at.port, user_timeout_ms);
+  FS_ASSIGN_OR_RETURN(const HostAndPort at, Split(address));
+  const bool all = at.host == "0.0.0.0" && HasIpv6();
+  FS_ASSIGN_OR_RETURN(const AddressList list, Resolve(all ? "::" : at.host, address));
+  return ListenAtAll(address.substr(0, address.rfind(':')), list.get(), at.port, user_timeout_ms);
 }
 
 }  // namespace foreshock::rpc

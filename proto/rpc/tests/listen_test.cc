@@ -150,6 +150,16 @@ TEST_F(ListenTest, OnAllAddresses) {
   }
 }
 
+TEST_F(ListenTest, AllAddressesWhereOneIsTaken) {
+  const test::Socket other = test::Listen();  // 127.0.0.1
+  ServerOptions options;
+  options.address = "0.0.0.0:" + std::to_string(test::PortOf(other));
+  const auto server = Server::Start(options, &factory_, {});
+  ASSERT_FALSE(server.ok());
+  EXPECT_EQ(server.status().code(), Code::kUnavailable);
+  EXPECT_NE(server.status().message().find(options.address), std::string::npos) << server.status().ToString();
+}
+
 TEST_F(ListenTest, OnOneAddressOnly) {
   ServerOptions options;
   options.address = "127.0.0.5:0";

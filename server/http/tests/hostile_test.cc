@@ -5,8 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <mutex>
+#include <string>
 #include <vector>
 
+#include "foreshock/base/logging.h"
 #include "foreshock/server/http/client.h"
 #include "foreshock/server/http/server.h"
 
@@ -60,6 +63,12 @@ TEST(HostileHttp, OneAddressCannotTakeAllThreads) {
   options.max_connections_per_address = 2;
   auto server = Server::Start(options, Large());
   ASSERT_TRUE(server.ok());
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  SetLogSink([&](LogLevel, std::string_view line) {
+    std::lock_guard lock(mutex);
+    if (line.find("refused") != std::string_view::npos) lines.emplace_back(line);
+  });
   std::vector<std::unique_ptr<RawClient>> idle;
   for (int i = 0; i < 20; ++i) {
     idle.push_back(std::make_unique<RawClient>((*server)->port(), "127.0.0.2"));
@@ -69,6 +78,10 @@ TEST(HostileHttp, OneAddressCannotTakeAllThreads) {
   ASSERT_TRUE(got.ok()) << got.status().ToString();
   EXPECT_EQ(got->body, "x");
   EXPECT_GE((*server)->stats().refused, 1u);
+  (*server)->Stop();
+  SetLogSink({});
+  ASSERT_EQ(lines.size(), 1u) << "not one for each";
+  EXPECT_NE(lines[0].find("127.0.0.2"), std::string::npos) << lines[0];
 }
 
 TEST(HostileHttp, ARequestThatNeverEndsAndAnAnswerThatNobodyReadsAreCutOff) {

@@ -346,7 +346,7 @@ Status RunImportImpl::AddFrame(const archive::Record& record) {
   // Of a step that its process sent twice the later one holds: one that comes here second although it was
   // sent first is put behind all that is closed.
   bool earlier = false;
-  if (!process->fresh && process->steps.Contains(frame->step)) {
+  if (here == Part::kNone && !process->fresh && process->steps.Contains(frame->step)) {
     FS_ASSIGN_OR_RETURN(const uint64_t newest, NewestHere(*process, *attempt, frame->step));
     earlier = frame->seq < newest;
   }
@@ -354,6 +354,7 @@ Status RunImportImpl::AddFrame(const archive::Record& record) {
     pending_->joining.push_back({id, record.payload, frame});
   } else if (earlier) {
     pending_->kept.insert({id.run, id.attempt, id.rank});
+    pending_->behind.insert({id, frame->seq - frame->part});
     pending_->batch.Put(FrameKey(Table::kKept, id, frame->step, frame->seq), KeptValue(0, record.payload));
   } else {
     PutFrame(FrameKey(id, frame->step, frame->seq), record.payload, id, frame);
@@ -565,8 +566,10 @@ Status RunImportImpl::PutBesideParts() {
     const SourceId& id = joining.id;
     const int64_t step = joining.frame->step;
     const uint64_t seq = joining.frame->seq;
-    FS_ASSIGN_OR_RETURN(const PartsHere here, FindPartsHere(view, id, step, seq - joining.frame->part));
-    if (!here.any || here.open) {
+    const uint64_t first = seq - joining.frame->part;
+    FS_ASSIGN_OR_RETURN(const PartsHere here, FindPartsHere(view, id, step, first));
+    const bool open = here.any ? here.open : !pending_->behind.contains({id, first});
+    if (open) {
       PutFrame(FrameKey(id, step, seq), joining.payload, id, std::move(joining.frame));
       continue;
     }

@@ -84,6 +84,7 @@ class RunImportImpl final : public RunImport {
     std::vector<std::pair<FramesOf, int64_t>> frames;
     std::vector<Merged> merged;
     std::vector<Joining> joining;
+    std::set<std::pair<SourceId, uint64_t>> behind;  // first numbers of frames that are kept with it
     std::vector<Settling> settling;
     std::set<FramesOf> kept;
     std::vector<std::string> marks;

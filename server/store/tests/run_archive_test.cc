@@ -693,6 +693,33 @@ TEST_F(RunArchive, AStepThatWasSentAgainThereHolds) {
   }
 }
 
+// All parts of the earlier of two frames of a step come with one write.
+TEST_F(RunArchive, PartsOfAFrameThatWasSentAgainHereStayBehind) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 100);
+  ASSERT_TRUE(Import(*b_, "gpt", Exported(*a_, "gpt")).ok());
+  wire::Frame large = HeadsFrame(100, 3);
+  for (uint32_t layer = 2; layer < 40; ++layer)
+    large.series.push_back(HeadSeries(kLogitMax, layer, {1, 2, 3, 4}));
+  Records parts(id, 101);
+  parts.Split(large, 1000);
+  const uint64_t last = parts.list.back().head.seq;
+  ASSERT_GT(last, 103u);
+  Put(*a_, std::move(parts));
+  Records on(Say(*b_, {}), last + 1);
+  for (int64_t step = 100; step < 250; ++step) on.Frame(HeadsFrame(step, 9));
+  Put(*b_, std::move(on));
+  ASSERT_TRUE(b_->Settle().ok());
+  const Everything before = AllFrames(*b_, "gpt");
+  const auto outcome = Import(*b_, "gpt", Exported(*a_, "gpt"));
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_EQ(outcome->added.frames, last - 100);
+  EXPECT_EQ(AllFrames(*b_, "gpt"), before);
+  ASSERT_TRUE(b_->Settle().ok());
+  EXPECT_EQ(AllFrames(*b_, "gpt"), before);
+  EXPECT_EQ(Import(*b_, "gpt", Exported(*a_, "gpt"))->added.frames, 0u);
+}
+
 // Merged here of one rank, while the archive's step of both is on its way.
 TEST_F(RunArchive, AStepThatIsMergedHereMeanwhileIsMergedAnew) {
   const SourceId first = Say(*a_, {.world_size = 2, .incarnation = 1});
