@@ -95,19 +95,22 @@ def claim_d(groups, names):
             all(holds) if holds else None)
 
 
-def claim_e(word, groups):
+def claim_e(word, groups, names):
+    """Entered: collapsed, or on the way to it (the QK runaway)."""
     parts, parted = [], []
+    entered = lambda runs: sum(r["collapse"] is not None or runaway(r, names) is not None for r in runs)
+    highest = lambda runs: max(as_number(x) for r in runs for x in r["series"]["logit_max"])
+    say = lambda runs: f"{entered(runs)} of {len(runs)} (collapsed {collapsed(runs)}, largest logit {highest(runs):.3g})"
     for name in sorted((n for n in groups if n.startswith(f"random-{word}-")), key=lambda n: float(n.rsplit("-", 1)[1])):
         size = name.rsplit("-", 1)[1]
         random, same = groups[name], groups.get(f"{word}-{size}")
-        highest = lambda runs: max(as_number(x) for r in runs for x in r["series"]["logit_max"])
-        text = f"{size}: random sign {collapsed(random)} of {len(random)} (largest logit {highest(random):.3g})"
+        text = f"{size}: random sign {say(random)}"
         if same:
-            text += f", one sign {collapsed(same)} of {len(same)} ({highest(same):.3g})"
-            parted.append((collapsed(random), collapsed(same)))
+            text += f", one sign {say(same)}"
+            parted.append((entered(random), entered(same)))
         parts.append(text)
     falls = [(random, same) for random, same in parted if same]
-    return (f"e, {word}", "the same error with a random sign does not enter", "collapsed, by size: " + "; ".join(parts),
+    return (f"e, {word}", "the same error with a random sign does not enter", "entered, by size: " + "; ".join(parts),
             None if not falls else all(random == 0 for random, _ in falls))
 
 
@@ -196,7 +199,7 @@ def claims(runs):
     groups, names = by_condition(runs), index(runs)
     found = [f(groups, names) for f in (claim_a, claim_b)]
     found += [claim_c(action, groups, names) for action in ("clip", "rate", "v_norm")] + [claim_d(groups, names)]
-    found += [claim_e(word, groups) for word in ("output", "delta")]
+    found += [claim_e(word, groups, names) for word in ("output", "delta")]
     found += [f(groups, names) for f in (claim_f, claim_g)]
     found += [heads(groups), healthy(groups), leads(groups), smallest(groups)]
     return [dict(zip(("claim", "text", "evidence", "holds"), c)) for c in found]

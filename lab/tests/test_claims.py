@@ -139,6 +139,16 @@ def test_a_collapse_without_a_runaway_before_it_refutes_the_first_claim():
     assert found["a"]["holds"] is True and found["c, clip"]["holds"] is None
 
 
+def test_a_random_sign_that_runs_away_has_entered():
+    fault = dict(size=8.0, onset=600)
+    runs = [run_of("healthy.0", "healthy"), run_of("output-8.0", "output-8", fault="output", collapse=1000, **fault),
+            run_of("random-output-8.0", "random-output-8", fault="output_random", **fault)]
+    verdict = lambda: {c["claim"]: c for c in verdicts.claims(runs)}["e, output"]
+    assert verdict()["holds"] is True and "8: random sign 0 of 1 (collapsed 0, " in verdict()["evidence"]
+    runs[2]["series"]["qk_sigma1"][50:] = [40.0] * 10
+    assert verdict()["holds"] is False and "8: random sign 1 of 1 (collapsed 0, " in verdict()["evidence"]
+
+
 def test_the_guard_is_held_against_runs_of_the_same_fault_and_size():
     fault = dict(fault="output", size=8.0, onset=600)
     runs = [run_of("healthy.0", "healthy"), run_of("output-8.0", "output-8", collapse=1000, **fault),

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace foreshock::sdk {
 namespace {
 
 constexpr double kMadToSigma = 1.4826;
 constexpr double kSmallestLogit = 1e-3;
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 double LogLogit(double logit_max) { return std::log(std::max(logit_max, kSmallestLogit)); }
 
@@ -38,13 +40,14 @@ double SaturationTrigger::MedianGrowth(const std::vector<HeadReading>& heads) no
 }
 
 bool SaturationTrigger::Exceeds(const std::vector<float>& ring, uint32_t count, double value,
-                                double margin) noexcept {
+                                const Margin& margin) noexcept {
   if (!std::isfinite(value)) return true;
   for (uint32_t i = 0; i < count; ++i) scratch_[i] = ring[i];
   const double median = Median(scratch_, count);
   for (uint32_t i = 0; i < count; ++i) scratch_[i] = std::fabs(ring[i] - median);
   const double mad = Median(scratch_, count);
-  return value - median > std::max(margin, options_.mads * kMadToSigma * mad);
+  const double needed = std::max(margin.least, options_.mads * kMadToSigma * mad);
+  return value - median > std::min({needed, margin.most, options_.share_of_room * (margin.end - median)});
 }
 
 void SaturationTrigger::Observe(const std::vector<HeadReading>& readings,
@@ -58,10 +61,12 @@ void SaturationTrigger::Observe(const std::vector<HeadReading>& readings,
     const double logit = std::isnan(reading.logit_max) ? reading.logit_max : LogLogit(reading.logit_max);
     const double growth = logit - typical;
     const bool settled = head.count >= options_.min_samples;
-    const bool excess = settled &&
-                        Exceeds(head.saturated, head.count, reading.saturated, options_.saturation_margin) &&
-                        (Exceeds(head.growth, head.count, growth, options_.growth_margin) ||
-                         Exceeds(head.logit, head.count, logit, options_.own_growth_margin));
+    const Margin saturation{options_.saturation_margin, kNoLimit, 1};
+    const Margin beside{options_.growth_margin, options_.most_growth, kNoLimit};
+    const Margin own{options_.own_growth_margin, kNoLimit, kNoLimit};
+    const bool excess =
+        settled && Exceeds(head.saturated, head.count, reading.saturated, saturation) &&
+        (Exceeds(head.growth, head.count, growth, beside) || Exceeds(head.logit, head.count, logit, own));
     if (excess) {
       (*triggered)[h] = ++head.streak >= options_.persistence;
       continue;  // what is excessive does not become the baseline

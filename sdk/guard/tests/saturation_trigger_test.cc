@@ -43,6 +43,24 @@ TEST_F(TriggerTest, ThreeSamplesAboveBothBaselinesTrigger) {
   EXPECT_TRUE(Sample(20, 0.01, 80, 0.4));
 }
 
+// By 6 % a sample, and rows saturate late: by then most of the baseline has grown as steadily as the head.
+TEST_F(TriggerTest, ASteadyGrowthDoesNotHideInItsOwnBaseline) {
+  Settle(100);
+  double logit = 100;
+  while (logit < 50'000 && !Sample(100, 0.01, logit, logit < 1'000 ? 0.01 : 0.5)) logit *= 1.06;
+  EXPECT_LT(logit, 1'500);
+}
+
+// Four deviations above the median would be more rows than there are.
+TEST_F(TriggerTest, AHeadWhoseSaturationVariesWidelyCanStillTrigger) {
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_FALSE(Sample(100, 0.01, 100, i % 2 == 0 ? 0.3 : 0.7));
+  }
+  EXPECT_FALSE(Sample(100, 0.01, 900, 0.99 / 1.2));
+  for (int i = 0; i < 2; ++i) Sample(100, 0.01, 2'000, 1.0);
+  EXPECT_TRUE(Sample(100, 0.01, 4'000, 1.0));
+}
+
 TEST_F(TriggerTest, ABreakInBetweenStartsAnew) {
   Settle();
   Sample(20, 0.01, 60, 0.3);

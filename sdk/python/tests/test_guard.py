@@ -172,6 +172,18 @@ def test_projection_leaves_everything_else_as_the_optimizer_left_it(record):
     assert guard.removed[0] == pytest.approx(float((plain.h[0].attn.c_attn.weight - model.h[0].attn.c_attn.weight).detach().norm()), rel=1e-6)
 
 
+def test_projection_of_weights_that_are_not_finite_ends_nothing(record):
+    model, _ = make()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    monitor, recording = record(model, optimizer)
+    foreshock.guard(model, mode="projection")
+    with torch.no_grad():
+        model.h[0].attn.c_attn.weight[0, 0] = math.nan
+    models.train(model, optimizer, 3, monitor)
+    monitor.close()
+    assert len(recording.steps()) == 3
+
+
 def test_dynamic_maximum_is_attention_in_exact_arithmetic():
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 4, 12, 8, dtype=torch.float64, requires_grad=True) for _ in range(3))

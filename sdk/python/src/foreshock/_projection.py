@@ -5,6 +5,8 @@ L = sum_i u_i (u_i' dW v_i) v_i' over i = 1..3 is taken off. Directions are foun
 GPU alike; there that makes the trainer wait for the device.
 """
 
+import contextlib
+
 import torch
 
 DIRECTIONS = 3
@@ -50,7 +52,8 @@ class _Matrix:
             return
         self._old = self._heads(weight)
         if anew or self._found is None:
-            self._found = directions(self._old)
+            with contextlib.suppress(torch.linalg.LinAlgError):  # weights that are not finite: the last directions, or none
+                self._found = directions(self._old)
 
     def forget(self):
         self._old = None
@@ -60,7 +63,7 @@ class _Matrix:
         weights really took], on the device; else None."""
         old, self._old = self._old, None
         weight = self._features_first()
-        if old is None or weight is None:
+        if old is None or weight is None or self._found is None:
             return None
         new = self._heads(weight)
         update = new - old
@@ -109,7 +112,7 @@ class UpdateProjection:
             here = torch.empty(every.shape, dtype=every.dtype, pin_memory=True)
             here.copy_(every, non_blocking=True)
             self._measured, self._arrived = (list(sums), here), torch.cuda.Event()
-            self._arrived.record()
+            self._arrived.record(torch.cuda.current_stream(every.device))  # which need not be the current device's
 
     def effects(self):
         """{layer: (norm taken off, of the whole update, left along the directions)} of the last step with new directions,

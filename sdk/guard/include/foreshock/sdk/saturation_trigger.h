@@ -28,6 +28,10 @@ struct TriggerOptions {
   double growth_margin = 0.5;       // the same for the log ratio to the median head: a factor of 1.65
   double own_growth_margin = 1.2;   // the same for the log logit itself: a factor of 3.3
   double mads = 4;                  // and at least so many robust standard deviations
+  // Deviations ask for no more than this. A head that grows steadily takes its baseline with it, deviations
+  // and all, and one whose saturation varies widely would have to saturate more rows than there are.
+  double most_growth = 1.5;    // the log ratio to the median head above its median: a factor of 4.5
+  double share_of_room = 0.8;  // of what the saturated fraction can still rise
 };
 
 struct HeadReading {
@@ -63,7 +67,12 @@ class SaturationTrigger {
     uint32_t streak = 0;
   };
   double MedianGrowth(const std::vector<HeadReading>& heads) noexcept;
-  bool Exceeds(const std::vector<float>& ring, uint32_t count, double value, double margin) noexcept;
+  // How far above the baseline's median: by deviations, at least and at most so much; `end`: what the value
+  // cannot pass.
+  struct Margin {
+    double least, most, end;
+  };
+  bool Exceeds(const std::vector<float>& ring, uint32_t count, double value, const Margin& margin) noexcept;
 
   TriggerOptions options_;
   std::vector<Head> heads_;
