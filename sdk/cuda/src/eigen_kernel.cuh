@@ -14,6 +14,7 @@
 // x along, and a second set of warps holds G_K.
 #pragma once
 
+#include "gram_stage.cuh"
 #include "kernel_launch.cuh"
 #include "weight_tile.cuh"
 
@@ -28,19 +29,20 @@ template <int N, bool kProduct>
 struct EigenShape {
   static constexpr int kWarps = N / 16;  // of one matrix
   static constexpr int kThreads = N * 2 * (kProduct ? 2 : 1);
-  static constexpr int kPitch = N + 8;  // of a vector in shared memory, in elements
 };
 
 template <int N>
-struct EigenShared {
-  static constexpr int kPitch = N + 8;
-  __nv_bfloat16 high[kBasis][kPitch], low[kBasis][kPitch];        // what the next product multiplies
+struct alignas(16) EigenShared {
+  // From vector to vector, in elements: lanes that share vectors in the layout of the tensor cores, or read
+  // rows of eight vectors, hit different banks.
+  static constexpr int kHalfPitch = N + 8, kPitch = N + 4;
+  // What the next product multiplies, and what the last one did: none waits for another's end.
+  __nv_bfloat16 high[2][kBasis][kHalfPitch], low[2][kBasis][kHalfPitch];
   float x[kBasis][kPitch], z[kBasis][kPitch], s[kBasis][kPitch];  // X, G_Q X (product only), G X
   float h[kBasis][kBasis], m[kBasis][kBasis];  // X^T A X and X^T X, then Cholesky's factor of it
   float turn[kBasis][kBasis];                  // what turns X into Ritz vectors
   float theta[kBasis], scale[kBasis], inverse[kBasis],
       residual[kPairsOf];  // inverse: of the factor's diagonal
-  int order[kBasis];
   int dependent;
   double num[32], den[32];
   double wide[4][N];
@@ -97,7 +99,20 @@ class EigenSolver {
     col_ = (lane_ & 3) * 2;
   }
 
-  // Loads this thread's part of G times 2^shift.
+  // Loads this thread's part of G times 2^shift, from where StageGram has put it.
+  __device__ void LoadStaged(const float* g, int shift) {
+    const float scale = scalbnf(1.0f, shift);
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      float raw[8];
+      StagedTile<N>(g, warp_ % kSteps, k, raw);
+#pragma unroll
+      for (int a = 0; a < 4; ++a)
+        SplitPair(raw[2 * a] * scale, raw[2 * a + 1] * scale, &high_[k][a], &low_[k][a]);
+    }
+  }
+
+  // The same from global memory.
   __device__ void LoadGram(const float* g, int shift) {
     const float scale = scalbnf(1.0f, shift);
     constexpr int kBatch = 4;  // steps whose loads are in flight together
@@ -166,25 +181,34 @@ class EigenSolver {
     return k < n_ ? StartEntry(which, static_cast<uint32_t>(k)) : 0.0f;
   }
 
-  // Shares the four values this thread owns of a block of vectors, in two halves. Ends with a barrier.
+  // Shares the four values this thread owns of a block of vectors, in two halves. Ends with a barrier, before
+  // which those of the last call have been multiplied.
   __device__ void Publish(const float (&y)[4], bool mine) {
+    turn_ ^= 1;
     if (mine) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int c = col_ + (e & 1), r = row_ + (e >> 1) * 8;
-        const __nv_bfloat16 h = __float2bfloat16_rn(y[e]);
-        m_.high[c][r] = h;
-        m_.low[c][r] = __float2bfloat16_rn(y[e] - __bfloat162float(h));
+      for (int e = 0; e < 4; e += 2) {
+        const int r = row_ + (e >> 1) * 8;
+        uint32_t high, low;
+        SplitPair(y[e], y[e + 1], &high, &low);
+        const auto& h = reinterpret_cast<const __nv_bfloat162&>(high);
+        const auto& l = reinterpret_cast<const __nv_bfloat162&>(low);
+        m_.high[turn_][col_][r] = h.x;
+        m_.high[turn_][col_ + 1][r] = h.y;
+        m_.low[turn_][col_][r] = l.x;
+        m_.low[turn_][col_ + 1][r] = l.y;
       }
     }
     __syncthreads();
   }
 
-  // This thread's four values of (its matrix) times what was published.
+  // This thread's four values of (its matrix) times what was published. Each sum in two, so that no product
+  // waits for the one before it.
   __device__ void Multiply(float (&y)[4]) const {
-    float hh[4] = {}, hl[4] = {}, lh[4] = {};
-    const uint32_t high = SharedAddress(&m_.high[lane_ & 7][(lane_ >> 3) * 8]);
-    const uint32_t low = SharedAddress(&m_.low[lane_ & 7][(lane_ >> 3) * 8]);
+    constexpr int kWays = N <= 128 ? 2 : 1;  // 256 columns leave no registers for it
+    float hh[kWays][4] = {}, hl[kWays][4] = {}, lh[kWays][4] = {};
+    const uint32_t high = SharedAddress(&m_.high[turn_][lane_ & 7][(lane_ >> 3) * 8]);
+    const uint32_t low = SharedAddress(&m_.low[turn_][lane_ & 7][(lane_ >> 3) * 8]);
 #pragma unroll
     for (int k = 0; k < kSteps; k += 2) {
       uint32_t h[4], l[4];
@@ -192,13 +216,19 @@ class EigenSolver {
       LoadMatrices<false>(l, low + k * 32);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        MultiplyAdd<__nv_bfloat16>(hh, high_[k + half], h[half * 2], h[half * 2 + 1]);
-        MultiplyAdd<__nv_bfloat16>(hl, high_[k + half], l[half * 2], l[half * 2 + 1]);
-        MultiplyAdd<__nv_bfloat16>(lh, low_[k + half], h[half * 2], h[half * 2 + 1]);
+        MultiplyAdd<__nv_bfloat16>(hh[half % kWays], high_[k + half], h[half * 2], h[half * 2 + 1]);
+        MultiplyAdd<__nv_bfloat16>(hl[half % kWays], high_[k + half], l[half * 2], l[half * 2 + 1]);
+        MultiplyAdd<__nv_bfloat16>(lh[half % kWays], low_[k + half], h[half * 2], h[half * 2 + 1]);
       }
     }
 #pragma unroll
-    for (int e = 0; e < 4; ++e) y[e] = hh[e] + (hl[e] + lh[e]);
+    for (int e = 0; e < 4; ++e) {
+      if constexpr (kWays == 2) {
+        y[e] = (hh[0][e] + hh[1][e]) + ((hl[0][e] + hl[1][e]) + (lh[0][e] + lh[1][e]));
+      } else {
+        y[e] = hh[0][e] + (hl[0][e] + lh[0][e]);
+      }
+    }
   }
 
   __device__ void Read(const Vectors& from, float (&y)[4]) const {
@@ -256,7 +286,6 @@ class EigenSolver {
       Publish(now, mine);
       if (mine) Multiply(product);
       if constexpr (kProduct) {
-        __syncthreads();  // all have read
         Publish(product, mine);
         if (second_) {
           Multiply(product);
@@ -264,8 +293,6 @@ class EigenSolver {
         }
         __syncthreads();
         if (mine) Read(m_.s, product);
-      } else {
-        __syncthreads();
       }
       if (mine) {
 #pragma unroll
@@ -374,8 +401,7 @@ class EigenSolver {
     }
     if (warp_ == 0) {
       Reduce();
-      Jacobi();
-      Expand();
+      Expand(Jacobi());
     }
     __syncthreads();
     Turn();
@@ -388,9 +414,13 @@ class EigenSolver {
     const int a = pair / kBasis, b = pair % kBasis;
     const float* left = kProduct ? m_.z[a] : m_.x[a];
     float h = 0, m = 0;
-    for (int k = part; k < N; k += kShare) {
-      h += left[k] * m_.s[b][k];
-      m += left[k] * m_.x[b][k];
+#pragma unroll 4
+    for (int k = part * 4; k < N; k += kShare * 4) {
+      const float4 l = *reinterpret_cast<const float4*>(left + k);
+      const float4 s = *reinterpret_cast<const float4*>(&m_.s[b][k]);
+      const float4 x = *reinterpret_cast<const float4*>(&m_.x[b][k]);
+      h += (l.x * s.x + l.y * s.y) + (l.z * s.z + l.w * s.w);
+      m += (l.x * x.x + l.y * x.y) + (l.z * x.z + l.w * x.w);
     }
 #pragma unroll
     for (int d = kShare / 2; d > 0; d >>= 1) {
@@ -435,53 +465,47 @@ class EigenSolver {
     __syncwarp();
   }
 
-  // The loops of one warp are not unrolled: fetching straight-line code once costs more than running it.
-  //
-  // H <- L^-1 D H D L^-T with D the scales.
+  // H <- L^-1 D H D L^-T with D the scales; lane i has column i % 8.
   __device__ void Reduce() {
-    float value[2];
+    const int c = lane_ & 7;
+    float h[kBasis];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int e = lane_ + half * 32, r = e / 8, c = e % 8;
-      value[half] = 0.5f * (m_.h[r][c] + m_.h[c][r]) * m_.scale[r] * m_.scale[c];
-    }
-    __syncwarp();
-#pragma unroll
-    for (int half = 0; half < 2; ++half) m_.h[(lane_ + half * 32) / 8][lane_ % 8] = value[half];
+    for (int j = 0; j < kBasis; ++j) h[j] = 0.5f * (m_.h[j][c] + m_.h[c][j]) * m_.scale[j] * m_.scale[c];
     __syncwarp();
 #pragma unroll 1
     for (int pass = 0; pass < 2; ++pass) {
+#pragma unroll
+      for (int j = 0; j < kBasis; ++j) {
+#pragma unroll
+        for (int k = 0; k < j; ++k) h[j] -= m_.m[j][k] * h[k];
+        h[j] *= m_.inverse[j];
+      }
       if (lane_ < kBasis) {
-#pragma unroll 1
-        for (int j = 0; j < kBasis; ++j) {
-          float sum = m_.h[j][lane_];
-#pragma unroll 1
-          for (int k = 0; k < j; ++k) sum -= m_.m[j][k] * m_.h[k][lane_];
-          m_.h[j][lane_] = sum * m_.inverse[j];
-        }
+#pragma unroll
+        for (int j = 0; j < kBasis; ++j) m_.h[c][j] = h[j];
       }
       __syncwarp();
 #pragma unroll
-      for (int half = 0; half < 2; ++half) value[half] = m_.h[lane_ % 8][(lane_ + half * 32) / 8];
-      __syncwarp();
-#pragma unroll
-      for (int half = 0; half < 2; ++half) m_.h[(lane_ + half * 32) / 8][lane_ % 8] = value[half];
+      for (int j = 0; j < kBasis; ++j) h[j] = m_.h[j][c];
       __syncwarp();
     }
   }
 
-  // turn <- D L^-T turn.
-  __device__ void Expand() {
+  // turn <- D L^-T turn; lane i has column i % 8, which goes to place `rank`.
+  __device__ void Expand(int rank) {
+    float t[kBasis];
+#pragma unroll
+    for (int j = 0; j < kBasis; ++j) t[j] = m_.turn[j][lane_ & 7];
+    __syncwarp();
+#pragma unroll
+    for (int j = kBasis - 1; j >= 0; --j) {
+#pragma unroll
+      for (int k = j + 1; k < kBasis; ++k) t[j] -= m_.m[k][j] * t[k];
+      t[j] *= m_.inverse[j];
+    }
     if (lane_ < kBasis) {
-#pragma unroll 1
-      for (int j = kBasis - 1; j >= 0; --j) {
-        float sum = m_.turn[j][lane_];
-#pragma unroll 1
-        for (int k = j + 1; k < kBasis; ++k) sum -= m_.m[k][j] * m_.turn[k][lane_];
-        m_.turn[j][lane_] = sum * m_.inverse[j];
-      }
-#pragma unroll 1
-      for (int j = 0; j < kBasis; ++j) m_.turn[j][lane_] *= m_.scale[j];
+#pragma unroll
+      for (int j = 0; j < kBasis; ++j) m_.turn[j][rank] = t[j] * m_.scale[j];
     }
     __syncwarp();
   }
@@ -491,22 +515,25 @@ class EigenSolver {
     for (int e = threadIdx.x; e < kSets * N; e += kThreads) {
       const int k = e % N;
       auto& vectors = e < N ? m_.x : (e < 2 * N ? m_.s : m_.z);
-      float old[kBasis];
+      float value[kBasis] = {};
 #pragma unroll
-      for (int c = 0; c < kBasis; ++c) old[c] = vectors[c][k];
+      for (int i = 0; i < kBasis; ++i) {
+        const float old = vectors[i][k];
+        const float4 first = *reinterpret_cast<const float4*>(&m_.turn[i][0]);
+        const float4 last = *reinterpret_cast<const float4*>(&m_.turn[i][4]);
+        const float turn[kBasis] = {first.x, first.y, first.z, first.w, last.x, last.y, last.z, last.w};
 #pragma unroll
-      for (int c = 0; c < kBasis; ++c) {
-        float value = 0;
-#pragma unroll
-        for (int i = 0; i < kBasis; ++i) value += old[i] * m_.turn[i][m_.order[c]];
-        vectors[c][k] = value;
+        for (int c = 0; c < kBasis; ++c) value[c] += old * turn[c];
       }
+#pragma unroll
+      for (int c = 0; c < kBasis; ++c) vectors[c][k] = value[c];
     }
     __syncthreads();
   }
 
-  // Diagonalises m_.h by cyclic rotations of four disjoint pairs at a time; one warp.
-  __device__ void Jacobi() {
+  // Diagonalises m_.h by cyclic rotations of four disjoint pairs at a time; one warp. Returns the place of
+  // column lane % 8 when values fall.
+  __device__ int Jacobi() {
     for (int e = lane_; e < 64; e += 32) {
       const int r = e / 8, c = e % 8;
       m_.turn[r][c] = r == c ? 1.0f : 0.0f;
@@ -527,17 +554,17 @@ class EigenSolver {
 #pragma unroll 1
       for (int turn = 0; turn < 7; ++turn) JacobiRound(turn);
     }
-    if (lane_ < kBasis) {
-      const float mine = m_.h[lane_][lane_];
-      int rank = 0;
-      for (int i = 0; i < kBasis; ++i) {
-        const float other = m_.h[i][i];
-        rank += other > mine || (other == mine && i < lane_);
-      }
-      m_.theta[rank] = mine;
-      m_.order[rank] = lane_;
+    const int column = lane_ & 7;
+    const float mine = m_.h[column][column];
+    int rank = 0;
+#pragma unroll
+    for (int i = 0; i < kBasis; ++i) {
+      const float other = m_.h[i][i];
+      rank += other > mine || (other == mine && i < column);
     }
+    if (lane_ < kBasis) m_.theta[rank] = mine;
     __syncwarp();
+    return rank;
   }
 
   // Round `turn` of a tournament: seat 7 stays, the others move on.
@@ -547,10 +574,12 @@ class EigenSolver {
     const int which = lane_ & 3, other = lane_ >> 2;
     const int p = Seat(which, turn), q = which == 0 ? 7 : Seat(7 - which, turn);
     const float off = m_.h[p][q], d = m_.h[q][q] - m_.h[p][p];
+    // An angle that is right to 1e-6 leaves as much of the entry it removes; the rotation is one all the
+    // same.
     float c = 1, s = 0;
     if (fabsf(off) > 1e-30f) {
-      const float tau = d / (2 * off);
-      const float t = copysignf(1.0f, tau) / (fabsf(tau) + sqrtf(1 + tau * tau));
+      const float tau = __fdividef(d, 2 * off), size = fminf(fabsf(tau), 1e18f), square = 1 + size * size;
+      const float t = copysignf(__fdividef(1.0f, size + square * rsqrtf(square)), tau);
       c = rsqrtf(1 + t * t);
       s = t * c;
     }
@@ -602,6 +631,7 @@ class EigenSolver {
   Shared& m_;
   uint32_t high_[kSteps][4], low_[kSteps][4];
   int n_, lane_, warp_, row_, col_;
+  int turn_ = 0;  // which half of m_.high and m_.low was published last
   bool second_;
 };
 
@@ -613,7 +643,8 @@ __device__ __forceinline__ int EvenShift(double trace) {
 }
 
 // v_i of each head into `vectors` (head h's at heads[h].v_at), and what later kernels need into `records`.
-template <int N>
+// kStaged: G passes through shared memory, of which this takes more.
+template <int N, bool kStaged>
 __global__ void __launch_bounds__(EigenShape<N, false>::kThreads, N <= 128 ? 256 / N * 1 : 1)
     SpectrumKernel(const HeadRecord* heads, const int* list, const float* gram, float* basis, float* vectors,
                    GramRecord* records, const int* flag) {
@@ -630,7 +661,17 @@ __global__ void __launch_bounds__(EigenShape<N, false>::kThreads, N <= 128 ? 256
     return;
   }
   EigenSolver<N, false> solver(shared, h.d_head);
-  solver.LoadGram(gram + h.gram_at, EvenShift(record->trace));
+  if constexpr (kStaged) {
+    float* staged = reinterpret_cast<float*>(raw + sizeof(EigenShared<N>));
+    StageGram<N, EigenShape<N, false>::kThreads>(gram + h.gram_at, staged);
+    CommitCopies();
+    const int shift = EvenShift(record->trace);
+    WaitCopies<0>();
+    __syncthreads();
+    solver.LoadStaged(staged, shift);
+  } else {
+    solver.LoadGram(gram + h.gram_at, EvenShift(record->trace));
+  }
   const int rounds = solver.Solve(basis + h.basis_at);
   for (int e = threadIdx.x; e < kPairsOf * h.d_head; e += blockDim.x) {
     const int i = e / h.d_head;
@@ -645,53 +686,90 @@ constexpr int QkBound() {
   return N == 64 ? 512 : EigenShape<N, true>::kThreads;
 }
 
-// qk_sigma1 of one pair, by the whole block. Not inlined: in the loop that calls it the compiler would keep
-// addresses from one pair to the next in registers that the solver needs.
+// Shared memory of the kernels below.
+template <int N, bool kStaged>
+constexpr int SpectrumBytes() {
+  return static_cast<int>(sizeof(EigenShared<N>)) + (kStaged ? GramFloats(N) * 4 : 0);
+}
+// Two pairs' matrices: the next one's are on their way while a pair is solved. And the records of three
+// pairs.
+template <int N, bool kStaged>
+constexpr int QkBytes() {
+  return static_cast<int>(sizeof(EigenShared<N>)) +
+         (kStaged ? 4 * GramFloats(N) * 4 + 3 * static_cast<int>(sizeof(QkRecord)) : 0);
+}
+
+// What a block of QkKernel has in shared memory.
 template <int N>
-__device__ __noinline__ void QkOfPair(const HeadRecord* heads, const QkRecord& pair, const float* gram,
-                                      float* basis, const GramRecord* records, double* qk_sigma1) {
+struct QkStage {
+  float* matrices[2];  // G_Q, G_K of a pair
+  QkRecord* records;   // of the present pair and the next two, in turn
+  __device__ explicit QkStage(unsigned char* raw) {
+    matrices[0] = reinterpret_cast<float*>(raw + sizeof(EigenShared<N>));
+    matrices[1] = matrices[0] + 2 * GramFloats(N);
+    records = reinterpret_cast<QkRecord*>(matrices[1] + 2 * GramFloats(N));
+  }
+};
+
+// qk_sigma1 of one pair, by the whole block. Not inlined: in the loop that calls it the compiler would keep
+// addresses from one pair to the next in registers that the solver needs. stage: which of the staged matrices
+// are the pair's.
+template <int N, bool kStaged>
+__device__ __noinline__ void QkOfPair(const QkRecord& pair, int stage, const float* gram, float* basis,
+                                      const GramRecord* records, double* all_sigma1) {
   extern __shared__ __align__(16) unsigned char raw[];
   auto& shared = *reinterpret_cast<EigenShared<N>*>(raw);
-  const HeadRecord hq = heads[pair.q], hk = heads[pair.k];
-  if (records[pair.q].finite == 0 || records[pair.k].finite == 0) {
+  double* qk_sigma1 = all_sigma1 + pair.out;
+  const GramRecord rq = records[pair.q], rk = records[pair.k];
+  if (rq.finite == 0 || rk.finite == 0) {
     if (threadIdx.x == 0) *qk_sigma1 = nan("");
     return;
   }
-  const double trace_q = records[pair.q].trace, trace_k = records[pair.k].trace;
-  if (!(trace_q > 0) || !(trace_k > 0)) {
+  if (!(rq.trace > 0) || !(rk.trace > 0)) {
     if (threadIdx.x == 0) *qk_sigma1 = 0;
     return;
   }
-  const float *gq = gram + hq.gram_at, *gk = gram + hk.gram_at;
-  const int shift_q = EvenShift(trace_q), shift_k = EvenShift(trace_k);
-  EigenSolver<N, true> solver(shared, hq.d_head);
+  const int shift_q = EvenShift(rq.trace), shift_k = EvenShift(rk.trace);
+  EigenSolver<N, true> solver(shared, pair.d_head);
   const bool second = threadIdx.x >= N * 2;
-  solver.LoadGram(second ? gk : gq, second ? shift_k : shift_q);
+  const float *gq, *gk;
+  if constexpr (kStaged) {
+    gq = QkStage<N>(raw).matrices[0] + stage * (2 * GramFloats(N));
+    gk = gq + GramFloats(N);
+    solver.LoadStaged(second ? gk : gq, second ? shift_k : shift_q);
+  } else {
+    gq = gram + pair.gram_q_at;
+    gk = gram + pair.gram_k_at;
+    solver.LoadGram(second ? gk : gq, second ? shift_k : shift_q);
+  }
   solver.Solve(basis + pair.basis_at);
   // The quotient of the leading vector once more, in double: z^T G_K z / x^T G_Q x with z = G_Q x. Four
   // threads a row.
   const int row = threadIdx.x % N, part = threadIdx.x / N;
   const auto times = [&](const float* g, auto&& vector) {
     double sum = 0;
-#pragma unroll 8
-    for (int k = part * (N / 4); k < (part + 1) * (N / 4); ++k)
-      sum += double(GramEntry<N>(g, k, row)) * vector(k);
-    __syncthreads();
-    shared.wide[part][row] = sum;
-    __syncthreads();
-    return (shared.wide[0][row] + shared.wide[1][row]) + (shared.wide[2][row] + shared.wide[3][row]);
+#pragma unroll 2
+    for (int k = part * (N / 4); k < (part + 1) * (N / 4); k += 4) {
+      float four[4];
+      if constexpr (kStaged) {
+        StagedFour<N>(g, k, row, four);
+      } else {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) four[e] = GramEntry<N>(g, k + e, row);
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sum += double(four[e]) * vector(k + e);
+    }
+    return sum;
   };
-  const double z = times(gq, [&](int k) { return double(shared.x[0][k]); });
+  const double part_of_z = times(gq, [&](int k) { return double(shared.x[0][k]); });
+  shared.wide[part][row] = part_of_z;
+  __syncthreads();
+  const double z = (shared.wide[0][row] + shared.wide[1][row]) + (shared.wide[2][row] + shared.wide[3][row]);
   __syncthreads();
   if (part == 0) shared.wide[0][row] = z;
   __syncthreads();
-  double value[N / 4];
-#pragma unroll
-  for (int k = 0; k < N / 4; ++k) value[k] = shared.wide[0][part * (N / 4) + k];
-  __syncthreads();
-  double here = 0;
-#pragma unroll
-  for (int k = 0; k < N / 4; ++k) here += double(GramEntry<N>(gk, part * (N / 4) + k, row)) * value[k];
+  const double here = times(gk, [&](int k) { return shared.wide[0][k]; });
   // A row's four parts add up in the sums below.
   double num = WarpSum(here * z), den = WarpSum(part == 0 ? z * shared.x[0][row] : 0.0);
   constexpr int kWarps = EigenShape<N, true>::kThreads / 32;
@@ -707,19 +785,56 @@ __device__ __noinline__ void QkOfPair(const HeadRecord* heads, const QkRecord& p
       den += shared.den[w];
     }
     const double square = den > 0 ? fmax(num / den, 0.0) : 0.0;
-    *qk_sigma1 = scalbn(sqrt(square), records[pair.q].exponent + records[pair.k].exponent);
+    *qk_sigma1 = scalbn(sqrt(square), rq.exponent + rk.exponent);
   }
 }
 
 // A block takes one pair after the other.
-template <int N>
+template <int N, bool kStaged>
 __global__ void __launch_bounds__(QkBound<N>(), 1)
-    QkKernel(const HeadRecord* heads, const QkRecord* pairs, const int* list, int count, const float* gram,
-             float* basis, const GramRecord* records, double* qk_sigma1, const int* flag) {
+    QkKernel(const QkRecord* pairs, int count, const float* gram, float* basis, const GramRecord* records,
+             double* qk_sigma1, const int* flag) {
   if (flag != nullptr && *flag == 0) return;
-  for (int i = blockIdx.x; i < count; i += gridDim.x) {
-    QkOfPair<N>(heads, pairs[list[i]], gram, basis, records, qk_sigma1 + list[i]);
+  const int step = static_cast<int>(gridDim.x);
+  if constexpr (kStaged) {
+    extern __shared__ __align__(16) unsigned char raw[];
+    constexpr int kThreads = EigenShape<N, true>::kThreads;
+    const QkStage<N> stage(raw);
+    // The pair that the block comes to in its turn `at`.
+    const auto fetch_record = [&](int at) {
+      constexpr int kChunks = static_cast<int>(sizeof(QkRecord)) / 16;
+      const int i = static_cast<int>(blockIdx.x) + at * step, chunk = static_cast<int>(threadIdx.x);
+      if (i < count && chunk < kChunks) {
+        CopyAsync16(SharedAddress(stage.records + at % 3) + chunk * 16,
+                    reinterpret_cast<const unsigned char*>(pairs + i) + chunk * 16, 16);
+      }
+    };
+    const auto fetch_matrices = [&](int at) {
+      if (static_cast<int>(blockIdx.x) + at * step >= count) return;
+      const QkRecord& pair = stage.records[at % 3];
+      StageGram<N, kThreads>(gram + pair.gram_q_at, stage.matrices[at % 2]);
+      StageGram<N, kThreads>(gram + pair.gram_k_at, stage.matrices[at % 2] + GramFloats(N));
+    };
+    fetch_record(0);
+    fetch_record(1);
+    CommitCopies();
+    WaitCopies<0>();
     __syncthreads();
+    fetch_matrices(0);
+    CommitCopies();
+    for (int i = blockIdx.x, at = 0; i < count; i += step, ++at) {
+      WaitCopies<0>();
+      __syncthreads();  // what was fetched is there, and what was used is free
+      fetch_matrices(at + 1);
+      fetch_record(at + 2);
+      CommitCopies();
+      QkOfPair<N, kStaged>(stage.records[at % 3], at % 2, gram, basis, records, qk_sigma1);
+    }
+  } else {
+    for (int i = blockIdx.x; i < count; i += step) {
+      QkOfPair<N, kStaged>(pairs[i], 0, gram, basis, records, qk_sigma1);
+      __syncthreads();
+    }
   }
 }
 

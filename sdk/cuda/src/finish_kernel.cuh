@@ -4,16 +4,19 @@
 // sigma_i is the length of y_i and u_i its direction. So an error of the Gram matrix enters sigma only
 // squared. Where y_i is rounding and nothing else (a rank below 3), u_i is any unit vector orthogonal to the
 // others.
+//
+// Where the pass over W took r of the pairs in use too, the last step's change is counted along them here.
 #pragma once
 
 #include <math.h>
 
 #include "kernel_launch.cuh"
+#include "update_window.cuh"
 #include "weight_tables.h"
 
 namespace foreshock::cuda {
 
-inline constexpr int kFinishThreads = 256;
+inline constexpr int kFinishThreads = 128;
 
 // Sum over the block, the same in every thread.
 __device__ inline double BlockSum(double x, double* shared) {
@@ -76,11 +79,13 @@ __device__ inline void Jacobi3(double (&a)[3][3], double (&q)[3][3]) {
 struct FinishArguments {
   const HeadRecord* heads;
   const GramRecord* records;
-  const double* partial;  // of the kSpectra pass
+  const double* partial;  // of the pass that made y
   float* u;               // in: y
   float* v;
   SpectrumRecord* results;
   const int* flag;
+  UpdateRecord* updates;  // null: no r was taken
+  double learning_rate;
 };
 
 __device__ inline void WriteNotFinite(const FinishArguments& a, const HeadRecord& h, SpectrumRecord* out) {
@@ -130,8 +135,38 @@ __device__ inline void CompleteVector(float* u, int i, int64_t n, double* shared
   }
 }
 
-__global__ void __launch_bounds__(kFinishThreads) FinishKernel(FinishArguments a) {
+// u_i = (y turned)_i times factor_i, for rows k to k + kRows - 1.
+template <int kRows>
+__device__ __forceinline__ void TurnRows(float* u, int64_t n, int64_t k, int pairs,
+                                         const double (&turn)[3][3], const double (&factor)[3]) {
+  alignas(16) float y[3][kRows];
+  const auto copy = [](float* to, const float* from) {
+    if constexpr (kRows == 4) {
+      *reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(from);
+    } else {
+      *to = *from;
+    }
+  };
+#pragma unroll
+  for (int i = 0; i < 3; ++i) copy(y[i], u + i * n + k);
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    double row[3];
+#pragma unroll
+    for (int i = 0; i < 3; ++i) row[i] = i < pairs ? y[i][r] : 0.0f;
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      const double value = row[0] * turn[0][i] + row[1] * turn[1][i] + row[2] * turn[2][i];
+      y[i][r] = i < pairs ? static_cast<float>(value * factor[i]) : 0.0f;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 3; ++i) copy(u + i * n + k, y[i]);
+}
+
+__global__ void __launch_bounds__(kFinishThreads, 8) FinishKernel(const __grid_constant__ FinishArguments a) {
   __shared__ double reduce[kFinishThreads / 32];
+  __shared__ double products[6];
   __shared__ double turn[3][3];  // columns: new vectors in terms of the old
   __shared__ double sigma[3];
   __shared__ float sign[3];
@@ -140,21 +175,28 @@ __global__ void __launch_bounds__(kFinishThreads) FinishKernel(FinishArguments a
   const HeadRecord h = a.heads[blockIdx.x];
   const GramRecord record = a.records[blockIdx.x];
   SpectrumRecord* out = a.results + blockIdx.x;
+  // The 3 x 3 products, and r.
+  if (threadIdx.x < (a.updates != nullptr ? 9 : 6)) {
+    double sum = 0;
+    for (int c = 0; c < h.chunks; ++c) sum += a.partial[int64_t{h.first_chunk + c} * kPartials + threadIdx.x];
+    if (threadIdx.x < 6) {
+      products[threadIdx.x] = sum;
+    } else {
+      const int i = static_cast<int>(threadIdx.x) - 6;
+      const double r = scalbn(sum, record.exponent);
+      CountStep(a.updates + blockIdx.x, i, r, a.learning_rate * h.decay);
+      a.updates[blockIdx.x].r[i] = r;
+    }
+  }
+  __syncthreads();
   if (record.finite == 0) return WriteNotFinite(a, h, out);
   float* u = a.u + h.u_at;
   float* v = a.v + h.v_at;
   const int64_t n = h.d_model;
-
-  if (threadIdx.x < kPartials) {
-    double sum = 0;
-    for (int c = 0; c < h.chunks; ++c) sum += a.partial[int64_t{h.first_chunk + c} * kPartials + threadIdx.x];
-    reduce[threadIdx.x] = sum;
-  }
-  __syncthreads();
   if (threadIdx.x == 0) {
-    double m[3][3] = {{reduce[0], reduce[1], reduce[2]},
-                      {reduce[1], reduce[3], reduce[4]},
-                      {reduce[2], reduce[4], reduce[5]}};
+    double m[3][3] = {{products[0], products[1], products[2]},
+                      {products[1], products[3], products[4]},
+                      {products[2], products[4], products[5]}};
     double q[3][3];
     Jacobi3(m, q);
     for (int i = 0; i < 3; ++i) {
@@ -201,13 +243,10 @@ __global__ void __launch_bounds__(kFinishThreads) FinishKernel(FinishArguments a
   const double noise = 4e-6 * sigma[0];
   double factor[3];
   for (int i = 0; i < 3; ++i) factor[i] = sigma[i] > noise ? sign[i] / sigma[i] : sign[i];
-  for (int64_t k = threadIdx.x; k < n; k += blockDim.x) {
-    double old[3];
-    for (int i = 0; i < 3; ++i) old[i] = i < h.pairs ? u[i * n + k] : 0.0f;
-    for (int i = 0; i < 3; ++i) {
-      const double value = old[0] * turn[0][i] + old[1] * turn[1][i] + old[2] * turn[2][i];
-      u[i * n + k] = i < h.pairs ? static_cast<float>(value * factor[i]) : 0.0f;
-    }
+  if ((n | h.u_at) % 4 == 0) {
+    for (int64_t k = threadIdx.x * 4; k < n; k += blockDim.x * 4) TurnRows<4>(u, n, k, h.pairs, turn, factor);
+  } else {
+    for (int64_t k = threadIdx.x; k < n; k += blockDim.x) TurnRows<1>(u, n, k, h.pairs, turn, factor);
   }
   __syncthreads();
   for (int i = 0; i < h.pairs; ++i) {

@@ -1,13 +1,15 @@
 // G = W^T W on Hopper's warpgroup instructions: the same result in the same place as gram_kernel.cuh, for
-// heads of 64 or 128 columns whose lines run along d_model.
+// heads of 64 or 128 columns whose lines run along d_model, or along d_head where they are of 16 bits.
 //
-// A tile of 64 rows lies in shared memory as the instructions take it: a line of 128 bytes for each column,
-// swizzled. Each of the first warpgroups owns a 64 x 64 block of G (three of them for 128 columns, two on the
-// diagonal). 16-bit weights are copied there by all threads. fp32 weights pass through the registers of one
-// more warpgroup, which splits them into two bf16 while the others multiply all halves with all. (low^T low
-// matters on the diagonal alone, where it has one sign. But a branch around it makes the compiler wait after
-// each instruction.)
+// A tile of 64 rows lies in shared memory as the instructions take it: a line of 128 bytes for each column
+// (lines along d_head: for each row, 64 columns after the other), swizzled. Each of the first warpgroups owns
+// a 64 x 64 block of G (three of them for 128 columns, two on the diagonal). 16-bit weights are copied there
+// by all threads. fp32 weights pass through the registers of one more warpgroup, which splits them into two
+// bf16 while the others multiply all halves with all. (low^T low matters on the diagonal alone, where it has
+// one sign. But a branch around it makes the compiler wait after each instruction.)
 #pragma once
+
+#include <type_traits>
 
 #include "gram_kernel.cuh"
 #include "hopper_ptx.cuh"
@@ -45,7 +47,7 @@ __device__ __forceinline__ void GroupMultiply(float (&d)[32], uint64_t a, uint64
 }
 
 // The products of one tile for the block at (row, col), into `acc`; waits for them.
-template <int N, typename T>
+template <int N, typename T, bool kHeadMajor>
 __device__ __forceinline__ void TileOfGroup(uint32_t stage, int row, int col, float (&acc)[32]) {
   using Shape = HopperShape<N, T>;
   constexpr int kLine = kGramTile * 2;
@@ -55,12 +57,15 @@ __device__ __forceinline__ void TileOfGroup(uint32_t stage, int row, int col, fl
   hopper::FenceProducts();
 #pragma unroll
   for (int k = 0; k < kGramTile / 16; ++k) {
-    const uint64_t step = k * 2;  // 32 bytes
+    // 32 bytes of each line, or 16 lines.
+    const uint64_t step = k * (kHeadMajor ? 16 * kLine / 16 : 2);
     if constexpr (Shape::kSplit) {
       GroupMultiply<T>(acc, a + kLow + step, b + step, k > 0);
       GroupMultiply<T>(acc, a + step, b + kLow + step, 1);
       GroupMultiply<T>(acc, a + kLow + step, b + kLow + step, 1);
       GroupMultiply<T>(acc, a + step, b + step, 1);
+    } else if constexpr (kHeadMajor) {
+      hopper::MultiplyLines64(acc, a + step, b + step, k > 0, T{});
     } else {
       GroupMultiply<T>(acc, a + step, b + step, k > 0);
     }
@@ -116,16 +121,44 @@ struct LineLoader {
   __device__ __forceinline__ const T* Place(int tile) const { return origin + tile * kGramTile * row_stride; }
 };
 
-template <int N, typename T>
+// The same as LineLoader for lines along d_head: a thread brings 16 bytes of every kRows-th row.
+template <int N, typename T, int kLoaders>
+struct RowLoader {
+  static constexpr int kChunks = N / 8;             // of a row
+  static constexpr int kRows = kLoaders / kChunks;  // a multiple of 8
+  static constexpr int kPer = kGramTile / kRows;
+  static constexpr int kOffsetStep = kRows * 128;
+  const T* origin;
+  int64_t row_stride, step;
+  int left, columns, offset;  // rows from the thread's first on; columns of its chunk
+  bool vector;
+
+  __device__ __forceinline__ RowLoader(const HeadRecord& h, const RowChunk& chunk, int thread)
+      : row_stride(h.row_stride),
+        step(kRows * h.row_stride),
+        left(chunk.rows - thread / kChunks),
+        columns(max(0, min(8, h.d_head - thread % kChunks * 8))),
+        offset(thread % kChunks / 8 * (kGramTile * 128) + ChunkOffset<8>(thread / kChunks, thread % 8)),
+        vector(h.vector && h.order == Order::kHeadMajor) {
+    origin =
+        static_cast<const T*>(h.data) + (chunk.first + thread / kChunks) * row_stride + thread % kChunks * 8;
+  }
+  // What Place and Valid are given: rows that are left from a tile on.
+  __device__ __forceinline__ int Rows(int tile) const { return left - tile * kGramTile; }
+  __device__ __forceinline__ int Valid(int rows, int p) const { return p * kRows < rows ? columns : 0; }
+  __device__ __forceinline__ const T* Place(int tile) const { return origin + tile * kGramTile * row_stride; }
+};
+
+template <int N, typename T, bool kHeadMajor>
 __device__ void GramOfChunkHopper(const HeadRecord& h, const RowChunk& chunk, float* out,
                                   unsigned char* shared) {
   using Shape = HopperShape<N, T>;
   const int thread = static_cast<int>(threadIdx.x);
   const int tiles = (chunk.rows + kGramTile - 1) / kGramTile;
   const int group = thread / 128;
-  const int row = N == 64 ? 0 : (group == 2 ? 64 : 0), col = N == 64 ? 0 : (group == 0 ? 0 : 64);
 
   if constexpr (Shape::kSplit) {
+    const int row = N == 64 ? 0 : (group == 2 ? 64 : 0), col = N == 64 ? 0 : (group == 0 ? 0 : 64);
     using Loader = LineLoader<N, T, 128>;
     constexpr int kPer = Loader::kPer, kAll = Shape::kThreads;
     // Barriers: 1 + stage: filled; 1 + kStages + stage: free again.
@@ -165,16 +198,18 @@ __device__ void GramOfChunkHopper(const HeadRecord& h, const RowChunk& chunk, fl
       const int s = tile % Shape::kStages;
       hopper::SyncNamed(1 + s, kAll);
       float acc[32];
-      TileOfGroup<N, T>(SharedAddress(shared) + s * Shape::kStageBytes, row, col, acc);
+      TileOfGroup<N, T, false>(SharedAddress(shared) + s * Shape::kStageBytes, row, col, acc);
       if (tile + Shape::kStages < tiles) hopper::ArriveNamed(1 + Shape::kStages + s, kAll);
 #pragma unroll
       for (int e = 0; e < 32; ++e) sum[e] += acc[e];
     }
     StoreGroup<N>(sum, row, col, out);
   } else {
+    const int row = group == 2 && N == 128 ? 64 : 0, col = N == 128 && group > 0 ? 64 : 0;
     constexpr int kLoaders = N == 64 ? 128 : 256;
-    using Loader = LineLoader<N, T, kLoaders>;
+    using Loader = std::conditional_t<kHeadMajor, RowLoader<N, T, kLoaders>, LineLoader<N, T, kLoaders>>;
     const Loader loader(h, chunk, thread);
+    const int64_t in_chunk = kHeadMajor ? 1 : loader.row_stride;  // from value to value
     const auto copy = [&](int tile) {
       if (thread < kLoaders && tile < tiles) {
         unsigned char* stage = shared + tile % Shape::kStages * Shape::kStageBytes + loader.offset;
@@ -184,11 +219,11 @@ __device__ void GramOfChunkHopper(const HeadRecord& h, const RowChunk& chunk, fl
         for (int p = 0; p < Loader::kPer; ++p) {
           const int valid = loader.Valid(rows, p);
           if (loader.vector) {
-            CopyAsync16(SharedAddress(stage) + p * Loader::kOffsetStep,
-                        valid > 0 ? from + p * loader.step : from, valid * 2);
+            CopyAsyncOfLine(SharedAddress(stage) + p * Loader::kOffsetStep,
+                            valid > 0 ? from + p * loader.step : from, valid * 2);
           } else {
             T w[8];
-            LoadChunk<T>(from + p * loader.step, loader.row_stride, false, valid, w);
+            LoadChunk<T>(from + p * loader.step, in_chunk, false, valid, w);
             *reinterpret_cast<uint4*>(stage + p * Loader::kOffsetStep) = *reinterpret_cast<const uint4*>(w);
           }
         }
@@ -204,7 +239,8 @@ __device__ void GramOfChunkHopper(const HeadRecord& h, const RowChunk& chunk, fl
       __syncthreads();
       copy(tile + Shape::kStages - 1);
       float acc[32];
-      TileOfGroup<N, T>(SharedAddress(shared) + tile % Shape::kStages * Shape::kStageBytes, row, col, acc);
+      TileOfGroup<N, T, kHeadMajor>(SharedAddress(shared) + tile % Shape::kStages * Shape::kStageBytes, row,
+                                    col, acc);
 #pragma unroll
       for (int e = 0; e < 32; ++e) sum[e] += acc[e];
     }
@@ -214,7 +250,8 @@ __device__ void GramOfChunkHopper(const HeadRecord& h, const RowChunk& chunk, fl
 
 #endif  // FS_HOPPER_CODE
 
-template <int N, typename T>
+// kHeadMajor: lines along d_head, of 16-bit weights.
+template <int N, typename T, bool kHeadMajor>
 __global__ void __launch_bounds__(HopperShape<N, T>::kThreads, HopperShape<N, T>::kResident)
     GramHopperKernel(const HeadRecord* heads, const RowChunk* chunks, float* gram, const int* flag) {
 #ifdef FS_HOPPER_CODE
@@ -224,7 +261,7 @@ __global__ void __launch_bounds__(HopperShape<N, T>::kThreads, HopperShape<N, T>
   const RowChunk chunk = chunks[blockIdx.x];
   const HeadRecord h = heads[chunk.head];
   float* out = gram + h.gram_at + static_cast<int64_t>(chunk.part) * GramFloats(N);
-  GramOfChunkHopper<N, T>(h, chunk, out, shared);
+  GramOfChunkHopper<N, T, kHeadMajor>(h, chunk, out, shared);
 #endif
 }
 

@@ -27,31 +27,34 @@ void Gram(const WeightBuffers& b, int first, int count, const int* flag, DeviceS
       b.heads, b.gram_chunks + first, b.gram, flag);
 }
 
-template <int N, typename T>
+template <int N, typename T, bool kHeadMajor>
 int AllowHopper() {
-  return cudaFuncSetAttribute(GramHopperKernel<N, T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+  return cudaFuncSetAttribute(GramHopperKernel<N, T, kHeadMajor>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                               HopperShape<N, T>::kSharedBytes);
 }
 
-template <int N, typename T>
+template <int N, typename T, bool kHeadMajor>
 void GramHopper(const WeightBuffers& b, int first, int count, const int* flag, DeviceStream stream) {
   using Shape = HopperShape<N, T>;
-  GramHopperKernel<N, T><<<count, Shape::kThreads, Shape::kSharedBytes, Of(stream)>>>(
+  GramHopperKernel<N, T, kHeadMajor><<<count, Shape::kThreads, Shape::kSharedBytes, Of(stream)>>>(
       b.heads, b.gram_chunks + first, b.gram, flag);
 }
 
 template <int N>
-bool GramHopperOfType(const WeightBuffers& b, int dtype, int first, int count, const int* flag,
-                      DeviceStream stream) {
+bool GramHopperOfType(const WeightBuffers& b, int dtype, bool head_major, int first, int count,
+                      const int* flag, DeviceStream stream) {
   switch (dtype) {
     case 1:
-      GramHopper<N, __nv_bfloat16>(b, first, count, flag, stream);
+      head_major ? GramHopper<N, __nv_bfloat16, true>(b, first, count, flag, stream)
+                 : GramHopper<N, __nv_bfloat16, false>(b, first, count, flag, stream);
       return true;
     case 2:
-      GramHopper<N, __half>(b, first, count, flag, stream);
+      head_major ? GramHopper<N, __half, true>(b, first, count, flag, stream)
+                 : GramHopper<N, __half, false>(b, first, count, flag, stream);
       return true;
     case 3:
-      GramHopper<N, float>(b, first, count, flag, stream);
+      if (head_major) return false;
+      GramHopper<N, float, false>(b, first, count, flag, stream);
       return true;
     default:
       return false;
@@ -60,9 +63,11 @@ bool GramHopperOfType(const WeightBuffers& b, int dtype, int first, int count, c
 
 template <int N>
 int AllowHopperSize() {
-  int error = AllowHopper<N, __nv_bfloat16>();
-  if (error == 0) error = AllowHopper<N, __half>();
-  if (error == 0) error = AllowHopper<N, float>();
+  int error = AllowHopper<N, __nv_bfloat16, false>();
+  if (error == 0) error = AllowHopper<N, __nv_bfloat16, true>();
+  if (error == 0) error = AllowHopper<N, __half, false>();
+  if (error == 0) error = AllowHopper<N, __half, true>();
+  if (error == 0) error = AllowHopper<N, float, false>();
   return error;
 }
 
@@ -116,14 +121,14 @@ bool HasHopperKernels(int major, int minor) {
 #endif
 }
 
-int LaunchGram(const WeightBuffers& b, int padded, int dtype, bool hopper, int first, int count,
+int LaunchGram(const WeightBuffers& b, int padded, int dtype, GramKind kind, int first, int count,
                const int* flag, DeviceStream stream) {
   if (count == 0) return 0;
   bool known = true;
   const int error = WithSize(padded, [&](auto n) {
     if constexpr (n == 64 || n == 128) {
-      if (hopper) {
-        known = GramHopperOfType<n>(b, dtype, first, count, flag, stream);
+      if (kind != GramKind::kPortable) {
+        known = GramHopperOfType<n>(b, dtype, kind == GramKind::kHopperHeadMajor, first, count, flag, stream);
         return;
       }
     }

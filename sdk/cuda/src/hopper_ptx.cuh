@@ -110,15 +110,16 @@ __device__ __forceinline__ void Forget(float (&d)[kN]) {
 #define FS_SUMS8(i)                                                                           \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
-#define FS_MULTIPLY_64X64(type)                                                           \
+// transposed: both operands' rows lie along 16, not along 64.
+#define FS_MULTIPLY_64X64(type, transposed)                                               \
   asm volatile(                                                                           \
       "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"                                        \
       "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                         \
       " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "          \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " \
-      "%32, %33, p, 1, 1, 0, 0;\n}\n"                                                     \
+      "%32, %33, p, 1, 1, %35, %35;\n}\n"                                                 \
       : FS_SUMS8(0), FS_SUMS8(8), FS_SUMS8(16), FS_SUMS8(24)                              \
-      : "l"(a), "l"(b), "r"(add))
+      : "l"(a), "l"(b), "r"(add), "n"(transposed))
 #define FS_MULTIPLY_64X128(type)                                                                        \
   asm volatile(                                                                                         \
       "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                                      \
@@ -134,10 +135,18 @@ __device__ __forceinline__ void Forget(float (&d)[kN]) {
 
 // d (64 x 64 or 64 x 128, fp32) = a b, or += where `add`; a: 64 x 16, b: 64 or 128 x 16, in shared memory.
 __device__ __forceinline__ void Multiply64(float (&d)[32], uint64_t a, uint64_t b, int add, __nv_bfloat16) {
-  FS_MULTIPLY_64X64("bf16");
+  FS_MULTIPLY_64X64("bf16", 0);
 }
 __device__ __forceinline__ void Multiply64(float (&d)[32], uint64_t a, uint64_t b, int add, __half) {
-  FS_MULTIPLY_64X64("f16");
+  FS_MULTIPLY_64X64("f16", 0);
+}
+// The same with operands that lie the other way: lines of 64 values, one for each of 16.
+__device__ __forceinline__ void MultiplyLines64(float (&d)[32], uint64_t a, uint64_t b, int add,
+                                                __nv_bfloat16) {
+  FS_MULTIPLY_64X64("bf16", 1);
+}
+__device__ __forceinline__ void MultiplyLines64(float (&d)[32], uint64_t a, uint64_t b, int add, __half) {
+  FS_MULTIPLY_64X64("f16", 1);
 }
 __device__ __forceinline__ void Multiply64(float (&d)[64], uint64_t a, uint64_t b, int add, __nv_bfloat16) {
   FS_MULTIPLY_64X128("bf16");

@@ -16,6 +16,12 @@ __device__ inline uint32_t SharedAddress(const void* p) {
 __device__ inline void CopyAsync16(uint32_t to, const void* from, int valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid) : "memory");
 }
+// The same where the rest of an aligned 256 bytes will be wanted soon: memory is asked for all of them at
+// once.
+__device__ inline void CopyAsyncOfLine(uint32_t to, const void* from, int valid) {
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid)
+               : "memory");
+}
 __device__ inline void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int kPending>
 __device__ inline void WaitCopies() {

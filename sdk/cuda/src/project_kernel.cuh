@@ -4,20 +4,22 @@
 //     kProject  r_i = u_i^T W v_i with u, v in use: one set
 //     kRefresh  the same for the pairs in use and for those that replace them: two sets
 //     kSpectra  y_i = W v_i of new v, into u's room, and the 3 x 3 products of the y: one set
+//     kSample   kProject's r_i of the pairs in use and kSpectra's y_i of the new ones: two sets
 //
 // A row's sum over d_head runs in the weights' own precision but at least fp32, sums over rows in double.
-// Each block leaves partial sums; the last block of a head adds them up in order, so the result does not
-// depend on timing.
+// Each block leaves partial sums; the last block of a head (or, where y is made, the kernel that follows)
+// adds them up in order, so the result does not depend on timing.
 #pragma once
 
 #include "kernel_launch.cuh"
+#include "update_window.cuh"
 #include "weight_tile.cuh"
 
 namespace foreshock::cuda {
 
 inline constexpr int kProjectThreads = 128;
 
-enum class Pass : int { kProject, kRefresh, kSpectra };
+enum class Pass : int { kProject, kRefresh, kSpectra, kSample };
 // What the last block does with r (kProject) or with r of both sets (kRefresh).
 enum class Count : int {
   kStart,    // r is where the next difference begins; nothing is counted
@@ -33,10 +35,10 @@ struct PairsView {
 struct ProjectArguments {
   const HeadRecord* heads;
   const RowChunk* chunks;
-  PairsView now;   // in use (kProject, kRefresh)
+  PairsView now;   // in use (all but kSpectra)
   PairsView next;  // kRefresh: what replaces them
-  const float* v;  // kSpectra
-  float* y;        // kSpectra
+  const float* v;  // kSpectra, kSample
+  float* y;        // kSpectra, kSample
   const GramRecord* records;
   double* partial;    // kPartials a chunk
   unsigned* arrived;  // one a head, 0 between launches
@@ -55,36 +57,56 @@ struct Accumulator<double> {
   using Type = double;
 };
 
-// Rows that one block takes: 16 bytes of a line for each thread.
+// Elements in 16 bytes of a line.
 template <typename T>
 constexpr int RowsOfThread() {
   return 16 / static_cast<int>(sizeof(T));
 }
 
+// Lines of W that a thread has on their way through shared memory where it makes y: a pass that has half of
+// the multiprocessors, beside the solver of W_Q W_K^T, needs more bytes on their way than registers hold.
+inline constexpr int kRingGroup = 4, kRingStages = 4;
+inline constexpr int kRingBytes = kRingGroup * kRingStages * kProjectThreads * 16;
+
 // Sums of this thread over the rows it saw.
 template <Pass kPass>
 struct RowSums {
-  static constexpr int kVectors = kPass == Pass::kRefresh ? 6 : 3;
-  double sum[kPartials] = {};
+  static constexpr bool kMakesY = kPass == Pass::kSpectra || kPass == Pass::kSample;
+  static constexpr int kVectors = kPass == Pass::kRefresh || kPass == Pass::kSample ? 6 : 3;
+  // Vectors that pairs in use or their successors give r for come first, those that give y last.
+  static constexpr int kPaired = kMakesY ? kVectors - 3 : kVectors;
+  // The sums: six products of y, then r.
+  static constexpr int kFirstR = kMakesY ? 6 : 0;
+  static constexpr int kSums = kFirstR + kPaired;
+  static_assert(kSums <= kPartials);
+  double sum[kSums] = {};
 
-  // y[n]: row i of W v_n.
-  template <typename Acc>
-  __device__ __forceinline__ void Add(const ProjectArguments& a, const HeadRecord& h, int64_t i,
-                                      const Acc* y) {
-    if constexpr (kPass == Pass::kSpectra) {
-      const float z[3] = {static_cast<float>(y[0]), static_cast<float>(y[1]), static_cast<float>(y[2])};
+  // Row i of the vectors that r needs.
+  __device__ static __forceinline__ void LoadU(const ProjectArguments& a, const HeadRecord& h, int64_t i,
+                                               float (&u)[6]) {
 #pragma unroll
-      for (int n = 0; n < 3; ++n) a.y[h.u_at + n * int64_t{h.d_model} + i] = z[n];
-      AddProducts(z[0], z[1], z[2]);
-    } else {
-#pragma unroll
-      for (int n = 0; n < kVectors; ++n) {
-        const float* u = n < 3 ? a.now.u : a.next.u;
-        sum[n] += double(u[h.u_at + (n % 3) * int64_t{h.d_model} + i]) * double(y[n]);
-      }
+    for (int n = 0; n < kPaired; ++n) {
+      const float* all = n < 3 ? a.now.u : a.next.u;
+      u[n] = __ldg(all + h.u_at + (n % 3) * int64_t{h.d_model} + i);
     }
   }
-  // kSpectra: of one row's y.
+  // y[n]: row i of W v_n.
+  template <typename Acc>
+  __device__ __forceinline__ void Add(const ProjectArguments& a, const HeadRecord& h, int64_t i, const Acc* y,
+                                      const float (&u)[6]) {
+    if constexpr (kMakesY) {
+      float z[3];
+#pragma unroll
+      for (int n = 0; n < 3; ++n) {
+        z[n] = static_cast<float>(y[kPaired + n]);
+        a.y[h.u_at + n * int64_t{h.d_model} + i] = z[n];
+      }
+      AddProducts(z[0], z[1], z[2]);
+    }
+#pragma unroll
+    for (int n = 0; n < kPaired; ++n) sum[kFirstR + n] += double(u[n]) * double(y[n]);
+  }
+  // Of one row's y.
   __device__ __forceinline__ void AddProducts(float x, float y, float z) {
     sum[0] += double(x) * x;
     sum[1] += double(x) * y;
@@ -100,27 +122,30 @@ template <Pass kPass, int kRows, typename Acc>
 __device__ __forceinline__ void AddRows(const ProjectArguments& a, const HeadRecord& h, int64_t i,
                                         const Acc (&y)[kRows][RowSums<kPass>::kVectors],
                                         RowSums<kPass>* sums) {
+  using Sums = RowSums<kPass>;
   static_assert(kRows % 4 == 0);
 #pragma unroll
   for (int r = 0; r < kRows; r += 4) {
-    if constexpr (kPass == Pass::kSpectra) {
+    if constexpr (Sums::kMakesY) {
 #pragma unroll
       for (int n = 0; n < 3; ++n) {
+        constexpr int kY = Sums::kPaired;
         *reinterpret_cast<float4*>(a.y + h.u_at + n * int64_t{h.d_model} + i + r) =
-            make_float4(y[r][n], y[r + 1][n], y[r + 2][n], y[r + 3][n]);
+            make_float4(y[r][kY + n], y[r + 1][kY + n], y[r + 2][kY + n], y[r + 3][kY + n]);
       }
 #pragma unroll
-      for (int e = r; e < r + 4; ++e) sums->AddProducts(y[e][0], y[e][1], y[e][2]);
-    } else {
-#pragma unroll
-      for (int n = 0; n < RowSums<kPass>::kVectors; ++n) {
-        const float* all = n < 3 ? a.now.u : a.next.u;
-        const float4 u =
-            *reinterpret_cast<const float4*>(all + h.u_at + (n % 3) * int64_t{h.d_model} + i + r);
-        const float four[4] = {u.x, u.y, u.z, u.w};
-#pragma unroll
-        for (int e = 0; e < 4; ++e) sums->sum[n] += double(four[e]) * double(y[r + e][n]);
+      for (int e = r; e < r + 4; ++e) {
+        const Acc* z = y[e] + Sums::kPaired;
+        sums->AddProducts(z[0], z[1], z[2]);
       }
+    }
+#pragma unroll
+    for (int n = 0; n < Sums::kPaired; ++n) {
+      const float* all = n < 3 ? a.now.u : a.next.u;
+      const float4 u = *reinterpret_cast<const float4*>(all + h.u_at + (n % 3) * int64_t{h.d_model} + i + r);
+      const float four[4] = {u.x, u.y, u.z, u.w};
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums->sum[Sums::kFirstR + n] += double(four[e]) * double(y[r + e][n]);
     }
   }
 }
@@ -132,7 +157,7 @@ __device__ __forceinline__ void ShareVectors(const ProjectArguments& a, const He
     const int j = e >> 3, n = e & 7;
     float value = 0;
     if (n < RowSums<kPass>::kVectors) {
-      const float* v = kPass == Pass::kSpectra ? a.v : (n < 3 ? a.now.v : a.next.v);
+      const float* v = n < RowSums<kPass>::kPaired ? (n < 3 ? a.now.v : a.next.v) : a.v;
       value = v[h.v_at + (n % 3) * h.d_head + j];
     }
     shared[e] = value;
@@ -140,65 +165,111 @@ __device__ __forceinline__ void ShareVectors(const ProjectArguments& a, const He
   __syncthreads();
 }
 
-// Lines along d_model: each thread owns neighbouring rows and walks along d_head. Also serves odd strides.
+// Lines along d_model: each thread owns neighbouring rows and walks along d_head. Also serves odd strides,
+// and weights far from 1 in size. A chunk has no more rows than the block's threads take at once
+// (PlanWeights): the sums need no registers before the walk has ended.
 template <Pass kPass, typename T>
 __device__ void PassModelMajor(const ProjectArguments& a, const HeadRecord& h, const RowChunk& chunk,
-                               double scale, const float* shared, RowSums<kPass>* sums) {
+                               double scale, const float* shared, unsigned char* ring, RowSums<kPass>* sums) {
   using Acc = typename Accumulator<T>::Type;
   constexpr int kRows = RowsOfThread<T>();
   constexpr int kVectors = RowSums<kPass>::kVectors;
-  const int end = chunk.first + chunk.rows;
-  const Acc unit = static_cast<Acc>(scale);
-  for (int i = chunk.first + static_cast<int>(threadIdx.x) * kRows; i < end; i += kProjectThreads * kRows) {
-    Acc y[kRows][kVectors] = {};
-    const T* line = static_cast<const T*>(h.data) + i * h.row_stride;
-    const int valid = min(kRows, end - i);
-    const bool whole = h.vector && h.order == Order::kModelMajor && valid == kRows;
-    const auto add = [&](const T(&w)[kRows], int j) {
-      const float4 v0 = *reinterpret_cast<const float4*>(shared + j * 8);
-      const float4 v1 = *reinterpret_cast<const float4*>(shared + j * 8 + 4);
-      const float v[8] = {v0.x, v0.y, v0.z, v0.w, v1.x, v1.y, v1.z, v1.w};
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        const Acc x = static_cast<Acc>(Widen(w[r])) * unit;
-#pragma unroll
-        for (int n = 0; n < kVectors; ++n) y[r][n] += x * static_cast<Acc>(v[n]);
-      }
-    };
-    if (whole) {
-      constexpr int kAhead = 8;
-      int j = 0;
-      for (; j + kAhead <= h.d_head; j += kAhead) {
-        uint4 raw[kAhead];
-#pragma unroll
-        for (int e = 0; e < kAhead; ++e)
-          raw[e] = __ldg(reinterpret_cast<const uint4*>(line + (j + e) * h.col_stride));
-#pragma unroll
-        for (int e = 0; e < kAhead; ++e) add(reinterpret_cast<const T(&)[kRows]>(raw[e]), j + e);
-      }
-      for (; j < h.d_head; ++j) {
-        const uint4 raw = __ldg(reinterpret_cast<const uint4*>(line + j * h.col_stride));
-        add(reinterpret_cast<const T(&)[kRows]>(raw), j);
-      }
-    } else {
-      for (int j = 0; j < h.d_head; ++j) {
-        T w[kRows];
-#pragma unroll
-        for (int r = 0; r < kRows; ++r)
-          w[r] = r < valid ? line[r * h.row_stride + j * h.col_stride] : T(0.0f);
-        add(w, j);
-      }
-    }
-    if constexpr (kRows % 4 == 0) {
-      if (whole && (h.u_at | h.d_model) % 4 == 0) {
-        AddRows<kPass, kRows>(a, h, i, y, sums);
-        continue;
-      }
-    }
+  using Raw = uint4;
+  const int i = chunk.first + static_cast<int>(threadIdx.x) * kRows, end = chunk.first + chunk.rows;
+  if (i >= end) return;
+  Acc y[kRows][kVectors] = {};
+  const T* line = static_cast<const T*>(h.data) + i * h.row_stride;
+  const int valid = min(kRows, end - i);
+  const bool whole = h.vector && h.order == Order::kModelMajor && valid == kRows && scale == 1;
+  const auto add = [&](const Acc(&w)[kRows], int j) {
+    const float4 v0 = *reinterpret_cast<const float4*>(shared + j * 8);
+    const float4 v1 = *reinterpret_cast<const float4*>(shared + j * 8 + 4);
+    const float v[8] = {v0.x, v0.y, v0.z, v0.w, v1.x, v1.y, v1.z, v1.w};
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      if (r < valid) sums->Add(a, h, i + r, y[r]);
+#pragma unroll
+      for (int n = 0; n < kVectors; ++n) y[r][n] += w[r] * static_cast<Acc>(v[n]);
     }
+  };
+  const auto add_raw = [&](const Raw& raw, int j) {
+    const T(&w)[kRows] = reinterpret_cast<const T(&)[kRows]>(raw);
+    Acc wide[kRows];
+    if constexpr (__is_same(T, __nv_bfloat16)) {
+      // The upper half of an fp32 number.
+#pragma unroll
+      for (int r = 0; r < kRows; r += 2) {
+        const uint32_t two = reinterpret_cast<const uint32_t*>(&raw)[r / 2];
+        wide[r] = __uint_as_float(two << 16);
+        wide[r + 1] = __uint_as_float(two & 0xffff0000u);
+      }
+    } else {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) wide[r] = static_cast<Acc>(Widen(w[r]));
+    }
+    add(wide, j);
+  };
+  if (whole && RowSums<kPass>::kMakesY) {
+    // Each thread reads back what it copied itself: no barrier is needed.
+    const uint32_t mine = SharedAddress(ring) + threadIdx.x * 16;
+    const int groups = h.d_head / kRingGroup;
+    const auto copy = [&](int group) {
+      if (group < groups) {
+        const T* from = line + group * kRingGroup * h.col_stride;
+        const uint32_t to = mine + group % kRingStages * (kRingGroup * kProjectThreads * 16);
+#pragma unroll
+        for (int e = 0; e < kRingGroup; ++e)
+          CopyAsync16(to + e * kProjectThreads * 16, from + e * h.col_stride, 16);
+      }
+      CommitCopies();
+    };
+#pragma unroll
+    for (int s = 0; s < kRingStages - 1; ++s) copy(s);
+    for (int group = 0; group < groups; ++group) {
+      WaitCopies<kRingStages - 2>();
+      const unsigned char* stage =
+          ring + threadIdx.x * 16 + group % kRingStages * (kRingGroup * kProjectThreads * 16);
+      Raw raw[kRingGroup];
+#pragma unroll
+      for (int e = 0; e < kRingGroup; ++e)
+        raw[e] = *reinterpret_cast<const Raw*>(stage + e * kProjectThreads * 16);
+      copy(group + kRingStages - 1);
+#pragma unroll
+      for (int e = 0; e < kRingGroup; ++e) add_raw(raw[e], group * kRingGroup + e);
+    }
+    WaitCopies<0>();
+    for (int j = groups * kRingGroup; j < h.d_head; ++j)
+      add_raw(__ldg(reinterpret_cast<const Raw*>(line + j * h.col_stride)), j);
+  } else if (whole) {
+    constexpr int kAhead = 8;
+    int j = 0;
+    for (; j + kAhead <= h.d_head; j += kAhead) {
+      Raw raw[kAhead];
+#pragma unroll
+      for (int e = 0; e < kAhead; ++e)
+        raw[e] = __ldg(reinterpret_cast<const Raw*>(line + (j + e) * h.col_stride));
+#pragma unroll
+      for (int e = 0; e < kAhead; ++e) add_raw(raw[e], j + e);
+    }
+    for (; j < h.d_head; ++j) add_raw(__ldg(reinterpret_cast<const Raw*>(line + j * h.col_stride)), j);
+  } else {
+    const Acc unit = static_cast<Acc>(scale);
+    for (int j = 0; j < h.d_head; ++j) {
+      Acc w[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        w[r] = r < valid ? static_cast<Acc>(Widen(line[r * h.row_stride + j * h.col_stride])) * unit : 0;
+      add(w, j);
+    }
+  }
+  if constexpr (kRows % 4 == 0) {
+    if (whole && (h.u_at | h.d_model) % 4 == 0) return AddRows<kPass, kRows>(a, h, i, y, sums);
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    if (r >= valid) continue;
+    float u[6];
+    RowSums<kPass>::LoadU(a, h, i + r, u);
+    sums->Add(a, h, i + r, y[r], u);
   }
 }
 
@@ -244,16 +315,12 @@ __device__ void PassHeadMajor(const ProjectArguments& a, const HeadRecord& h, co
   };
   // That row's u, fetched as early as its line. (16-bit lines leave no registers for it where r alone is
   // wanted.)
-  constexpr bool kFetchU = kPass == Pass::kRefresh || (kPass == Pass::kProject && sizeof(T) >= 4);
-  float u[kVectors] = {}, u_ahead[kVectors] = {};
+  constexpr bool kFetchU =
+      kPass == Pass::kRefresh || kPass == Pass::kSample || (kPass == Pass::kProject && sizeof(T) >= 4);
+  float u[6] = {}, u_ahead[6] = {};
   const auto load_u = [&](int block) {
     const int i = mine_of(block);
-    if (in_row >= 4 || i >= end) return;
-#pragma unroll
-    for (int n = 0; n < kVectors; ++n) {
-      const float* all = n < 3 ? a.now.u : a.next.u;
-      u_ahead[n] = __ldg(all + h.u_at + (n % 3) * int64_t{h.d_model} + i);
-    }
+    if (in_row < 4 && i < end) RowSums<kPass>::LoadU(a, h, i, u_ahead);
   };
   alignas(16) T w[4][kChunks * kElements];
   alignas(16) T ahead[4][kChunks * kElements];
@@ -274,7 +341,7 @@ __device__ void PassHeadMajor(const ProjectArguments& a, const HeadRecord& h, co
 #pragma unroll
     for (int e = 0; e < 4 * kChunks * kElements; ++e) (&w[0][0])[e] = (&ahead[0][0])[e];
 #pragma unroll
-    for (int n = 0; n < kVectors; ++n) u[n] = u_ahead[n];
+    for (int n = 0; n < RowSums<kPass>::kPaired; ++n) u[n] = u_ahead[n];
     if (block + kStep < end) {
       load(block + kStep, ahead);
       if constexpr (kFetchU) load_u(block + kStep);
@@ -303,12 +370,8 @@ __device__ void PassHeadMajor(const ProjectArguments& a, const HeadRecord& h, co
     }
     const int mine = mine_of(block);
     if (in_row >= 4 || mine >= end) continue;
-    if constexpr (kFetchU) {
-#pragma unroll
-      for (int n = 0; n < kVectors; ++n) sums->sum[n] += double(u[n]) * double(y[n]);
-    } else {
-      sums->Add(a, h, mine, y);
-    }
+    if constexpr (!kFetchU) RowSums<kPass>::LoadU(a, h, mine, u);
+    sums->Add(a, h, mine, y, u);
   }
 }
 
@@ -327,20 +390,6 @@ __device__ void PassOfWidth(const ProjectArguments& a, const HeadRecord& h, cons
   if constexpr (sizeof(T) == 8) PassHeadMajor<kPass, T, 32, 4>(a, h, chunk, scale, shared, sums);
 }
 
-__device__ inline double SignOf(double c) {
-  return c > 0 ? 1.0 : (c < 0 ? -1.0 : c);
-}  // 0 and NaN as they are
-
-// One single-step change along pair i.
-__device__ inline void CountStep(UpdateRecord* u, int i, double r, double decay) {
-  const double c = (r - u->r[i]) + decay * u->r[i];
-  u->sum_c[i] += c;
-  u->sum_abs_c[i] += fabs(c);
-  u->sum_sign[i] += SignOf(c);
-  if (!(c == 0)) ++u->nonzero[i];
-  u->last_c[i] = c;
-}
-
 // |a^T b| of n floats, in double; one warp.
 __device__ inline double AbsDot(const float* a, const float* b, int64_t n) {
   double sum = 0;
@@ -356,7 +405,7 @@ __device__ void FinishHead(const ProjectArguments& a, const HeadRecord& h, int h
   __shared__ double total[kPartials];
   __shared__ double match[kPairsOf];
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-  if (threadIdx.x < kPartials) {
+  if (threadIdx.x < RowSums<kPass>::kSums) {
     double sum = 0;
     for (int c = 0; c < h.chunks; ++c)
       sum += __ldcg(a.partial + int64_t{h.first_chunk + c} * kPartials + threadIdx.x);
@@ -391,7 +440,7 @@ constexpr int ProjectBlocks() {
   // fit at once.
   if (kHeadMajor && kPass == Pass::kProject && sizeof(T) == 4) return 7;
   if (kHeadMajor || sizeof(T) == 8) return 0;
-  return kPass == Pass::kProject ? 7 : kPass == Pass::kSpectra ? 5 : 0;
+  return kPass == Pass::kProject ? 7 : RowSums<kPass>::kMakesY ? 5 : 0;
 }
 
 // kHeadMajor: all heads of the launch have lines along d_head. One kernel for each, since the registers of
@@ -399,8 +448,9 @@ constexpr int ProjectBlocks() {
 template <Pass kPass, typename T, bool kHeadMajor>
 __global__ void __launch_bounds__(kProjectThreads, ProjectBlocks<kPass, T, kHeadMajor>())
     ProjectKernel(const __grid_constant__ ProjectArguments a) {
-  extern __shared__ __align__(16) float vectors[];  // d_head x 8
-  __shared__ double reduce[kProjectThreads / 32][kPartials];
+  extern __shared__ __align__(16) float vectors[];  // d_head x 8, and the ring
+  constexpr int kWarps = kProjectThreads / 32, kSums = RowSums<kPass>::kSums;
+  __shared__ double reduce[kWarps][kSums];
   __shared__ bool last;
   WaitForKernelAhead();
   const RowChunk chunk = a.chunks[blockIdx.x];
@@ -415,22 +465,24 @@ __global__ void __launch_bounds__(kProjectThreads, ProjectBlocks<kPass, T, kHead
     PassOfWidth<kPass, T>(a, h, chunk, scale, vectors, &sums);
   } else {
     ShareVectors<kPass>(a, h, vectors);
-    PassModelMajor<kPass, T>(a, h, chunk, scale, vectors, &sums);
+    // The ring begins behind the vectors.
+    PassModelMajor<kPass, T>(a, h, chunk, scale, vectors,
+                             reinterpret_cast<unsigned char*>(vectors + h.d_head * 8), &sums);
   }
 #pragma unroll
-  for (int p = 0; p < kPartials; ++p) {
+  for (int p = 0; p < kSums; ++p) {
     double sum = sums.sum[p];
 #pragma unroll
     for (int d = 16; d > 0; d >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, d);
     if ((threadIdx.x & 31) == 0) reduce[threadIdx.x >> 5][p] = sum;
   }
   __syncthreads();
-  if (threadIdx.x < kPartials) {
+  if (threadIdx.x < kSums) {
     double sum = 0;
-    for (int w = 0; w < kProjectThreads / 32; ++w) sum += reduce[w][threadIdx.x];
+    for (int w = 0; w < kWarps; ++w) sum += reduce[w][threadIdx.x];
     a.partial[int64_t{h.first_chunk + chunk.part} * kPartials + threadIdx.x] = sum;
   }
-  if constexpr (kPass == Pass::kSpectra) return;
+  if constexpr (RowSums<kPass>::kMakesY) return;
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {

@@ -40,7 +40,7 @@ ProjectArguments Arguments(const WeightBuffers& b, int first, const int* flag) {
 // a stream beside, needs whole multiprocessors of.
 template <Pass kPass, auto kKernel>
 cudaError_t LaunchKernel(const ProjectArguments& a, int blocks, int bytes, DeviceStream stream) {
-  if constexpr (kPass == Pass::kSpectra) {
+  if constexpr (RowSums<kPass>::kMakesY) {
     kKernel<<<blocks, kProjectThreads, bytes, Of(stream)>>>(a);
     return cudaGetLastError();
   } else {
@@ -50,9 +50,10 @@ cudaError_t LaunchKernel(const ProjectArguments& a, int blocks, int bytes, Devic
 
 template <Pass kPass, typename T>
 cudaError_t LaunchOf(const ProjectArguments& a, const ProjectGroup& group, int bytes, DeviceStream stream) {
-  return group.head_major
-             ? LaunchKernel<kPass, ProjectKernel<kPass, T, true>>(a, group.count, bytes, stream)
-             : LaunchKernel<kPass, ProjectKernel<kPass, T, false>>(a, group.count, bytes, stream);
+  if (group.head_major)
+    return LaunchKernel<kPass, ProjectKernel<kPass, T, true>>(a, group.count, bytes, stream);
+  const int ring = RowSums<kPass>::kMakesY ? kRingBytes : 0;
+  return LaunchKernel<kPass, ProjectKernel<kPass, T, false>>(a, group.count, bytes + ring, stream);
 }
 
 template <Pass kPass>
@@ -76,18 +77,21 @@ int Launch(const ProjectArguments& a, const ProjectGroup& group, int d_head, Dev
 }  // namespace
 
 int LaunchSpectraPass(const WeightBuffers& b, const ProjectGroup& group, int d_head, Pairs next,
-                      const int* flag, DeviceStream stream) {
+                      const Pairs* now, const int* flag, DeviceStream stream) {
   ProjectArguments a = Arguments(b, group.first, flag);
   a.v = next.v;
   a.y = next.u;
-  return Launch<Pass::kSpectra>(a, group, d_head, stream);
+  if (now == nullptr) return Launch<Pass::kSpectra>(a, group, d_head, stream);
+  a.now = {now->u, now->v};
+  return Launch<Pass::kSample>(a, group, d_head, stream);
 }
 
-int LaunchFinish(const WeightBuffers& b, int heads, Pairs next, const int* flag, DeviceStream stream) {
+int LaunchFinish(const WeightBuffers& b, int heads, Pairs next, bool counts, double learning_rate,
+                 const int* flag, DeviceStream stream) {
   if (heads == 0) return 0;
-  return LaunchEarly<FinishKernel>(
-      heads, kFinishThreads, 0, Of(stream),
-      FinishArguments{b.heads, b.records, b.partial, next.u, next.v, b.spectra, flag});
+  return LaunchEarly<FinishKernel>(heads, kFinishThreads, 0, Of(stream),
+                                   FinishArguments{b.heads, b.records, b.partial, next.u, next.v, b.spectra,
+                                                   flag, counts ? b.updates : nullptr, learning_rate});
 }
 
 int LaunchProject(const WeightBuffers& b, const ProjectGroup& group, int d_head, Pairs now, const Pairs* next,

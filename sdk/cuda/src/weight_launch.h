@@ -15,8 +15,7 @@ struct WeightBuffers {
   const RowChunk* gram_chunks;
   const RowChunk* project_chunks;
   const int32_t* head_list;  // heads sorted by padded size
-  const QkRecord* qk;
-  const int32_t* qk_list;  // sorted by padded size
+  const QkRecord* qk;        // sorted by padded size
   float* gram;
   float* basis;
   GramRecord* records;
@@ -46,22 +45,31 @@ inline constexpr int kMaxHeadDim = 256;
 
 // Once per device, before anything is captured: the kernels' shared memory limits.
 int PrepareWeightKernels();
+int PrepareEigenKernels();
 
 // Whether this build has the kernels for Hopper and a device of this compute capability runs them.
 bool HasHopperKernels(int major, int minor);
-// Gram matrices of `count` chunks from `first` on, all of one padded size and dtype. hopper: by its own
-// instructions (64 or 128, lines along d_model).
-int LaunchGram(const WeightBuffers& b, int padded, int dtype, bool hopper, int first, int count,
+// Which kernel makes G.
+enum class GramKind : uint8_t {
+  kPortable,
+  kHopper,           // 64 or 128 columns, lines along d_model
+  kHopperHeadMajor,  // the same of 16 bits, lines along d_head
+};
+// Gram matrices of `count` chunks from `first` on, all of one padded size, dtype and kind.
+int LaunchGram(const WeightBuffers& b, int padded, int dtype, GramKind kind, int first, int count,
                const int* flag, DeviceStream stream);
 // For all heads: what the fast kernel could not do. `padded` is the largest one's.
 int LaunchGramSlow(const WeightBuffers& b, int heads, int padded, const int* flag, DeviceStream stream);
 int LaunchSpectrum(const WeightBuffers& b, int padded, int first, int count, float* v, const int* flag,
                    DeviceStream stream);
 int LaunchQk(const WeightBuffers& b, int padded, int first, int count, const int* flag, DeviceStream stream);
-// y = W v into next.u, for the chunks of one group. `d_head` is the largest of all heads.
+// y = W v into next.u, for the chunks of one group. `d_head` is the largest of all heads. now: r along these
+// pairs in the same read, which LaunchFinish counts.
 int LaunchSpectraPass(const WeightBuffers& b, const ProjectGroup& group, int d_head, Pairs next,
-                      const int* flag, DeviceStream stream);
-int LaunchFinish(const WeightBuffers& b, int heads, Pairs next, const int* flag, DeviceStream stream);
+                      const Pairs* now, const int* flag, DeviceStream stream);
+// Sigma, u and v of y. counts: r was taken too, one optimizer step after the last.
+int LaunchFinish(const WeightBuffers& b, int heads, Pairs next, bool counts, double learning_rate,
+                 const int* flag, DeviceStream stream);
 // r along `now`, and along `next` too where it is given: the pairs change at this step.
 int LaunchProject(const WeightBuffers& b, const ProjectGroup& group, int d_head, Pairs now, const Pairs* next,
                   Counting counting, double learning_rate, const int* flag, DeviceStream stream);

@@ -135,24 +135,30 @@ Result<WeightPlan> PlanWeights(const std::vector<DeviceHead>& heads, const std::
         plan.heads[static_cast<size_t>(pair.q)].d_head != plan.heads[static_cast<size_t>(pair.k)].d_head) {
       return Status(Code::kInvalidArgument, "a query and a key head do not fit each other");
     }
-    plan.qk.push_back({pair.q, pair.k, plan.basis_floats});
-    plan.basis_floats += kBasis * (plan.heads[static_cast<size_t>(pair.q)].padded + 1);
+    const HeadRecord &q = plan.heads[static_cast<size_t>(pair.q)],
+                     &k = plan.heads[static_cast<size_t>(pair.k)];
+    plan.qk.push_back({pair.q, pair.k, q.d_head, static_cast<int32_t>(plan.qk.size()), plan.basis_floats,
+                       q.gram_at, k.gram_at});
+    plan.basis_floats += kBasis * (q.padded + 1);
   }
-  const auto by_hopper = [hopper](const HeadRecord& h) {
-    return hopper && h.order == Order::kModelMajor && (h.padded == 64 || h.padded == 128);
+  const auto kind_of = [hopper](const HeadRecord& h) {
+    if (!hopper || (h.padded != 64 && h.padded != 128)) return GramKind::kPortable;
+    if (h.order == Order::kModelMajor) return GramKind::kHopper;
+    const bool half = h.dtype == 1 || h.dtype == 2;
+    return h.order == Order::kHeadMajor && half ? GramKind::kHopperHeadMajor : GramKind::kPortable;
   };
   for (const int padded : {32, 64, 128, 256}) {
     for (const int dtype : {1, 2, 3}) {
-      for (const bool own : {false, true}) {
+      for (const GramKind kind : {GramKind::kPortable, GramKind::kHopper, GramKind::kHopperHeadMajor}) {
         const int first = static_cast<int>(plan.gram_chunks.size());
         for (int32_t i = 0; i < count; ++i) {
           const HeadRecord& h = plan.heads[static_cast<size_t>(i)];
-          if (h.padded == padded && h.dtype == dtype && by_hopper(h) == own) {
+          if (h.padded == padded && h.dtype == dtype && kind_of(h) == kind) {
             AddChunks(i, h.d_model, gram_rows[static_cast<size_t>(i)], &plan.gram_chunks);
           }
         }
         const int found = static_cast<int>(plan.gram_chunks.size()) - first;
-        if (found > 0) plan.gram_groups.push_back({padded, dtype, own, first, found});
+        if (found > 0) plan.gram_groups.push_back({padded, dtype, kind, first, found});
       }
     }
   }
@@ -171,10 +177,12 @@ Result<WeightPlan> PlanWeights(const std::vector<DeviceHead>& heads, const std::
   }
   const auto head_size = [&](int32_t i) { return plan.heads[static_cast<size_t>(i)].padded; };
   GroupBySize(count, head_size, &plan.head_list, &plan.head_groups);
+  std::vector<int32_t> qk_list;
   GroupBySize(
       static_cast<int32_t>(plan.qk.size()),
-      [&](int32_t i) { return head_size(plan.qk[static_cast<size_t>(i)].q); }, &plan.qk_list,
-      &plan.qk_groups);
+      [&](int32_t i) { return head_size(plan.qk[static_cast<size_t>(i)].q); }, &qk_list, &plan.qk_groups);
+  const std::vector<QkRecord> in_order = plan.qk;
+  for (size_t i = 0; i < qk_list.size(); ++i) plan.qk[i] = in_order[static_cast<size_t>(qk_list[i])];
   return plan;
 }
 

@@ -14,7 +14,7 @@ namespace foreshock::cuda {
 // Chunks [first, first + count) of one padded size, dtype and kernel: one launch.
 struct GramGroup {
   int padded, dtype;
-  bool hopper;
+  GramKind kind;
   int first, count;
 };
 // Entries [first, first + count) of a list, of one padded size.
@@ -27,9 +27,9 @@ struct WeightPlan {
   std::vector<RowChunk> gram_chunks, project_chunks;
   std::vector<GramGroup> gram_groups;
   std::vector<ProjectGroup> project_groups;
-  std::vector<int32_t> head_list, qk_list;
+  std::vector<int32_t> head_list;
   std::vector<SizeGroup> head_groups, qk_groups;
-  std::vector<QkRecord> qk;
+  std::vector<QkRecord> qk;  // sorted by padded size
   int64_t gram_floats = 0, basis_floats = 0, u_floats = 0, v_floats = 0;
   int largest_padded = 32;
   int largest_head = 1;

@@ -87,6 +87,7 @@ class Probe final : public WeightProbe {
     if (!guard.ok())
       return Status(Code::kUnavailable, "CUDA device " + std::to_string(device_) + " is not there");
     FS_RETURN_IF_ERROR(CudaStatus(PrepareWeightKernels(), "cudaFuncSetAttribute"));
+    FS_RETURN_IF_ERROR(CudaStatus(PrepareEigenKernels(), "cudaFuncSetAttribute"));
     FS_RETURN_IF_ERROR(CudaStatus(side_.Make(), "cudaStreamCreate"));
     Places places;
     const size_t heads = plan_.heads.size(), qk = plan_.qk.size();
@@ -95,7 +96,6 @@ class Probe final : public WeightProbe {
     const size_t at_project_chunks = places.Take<RowChunk>(plan_.project_chunks.size());
     const size_t at_head_list = places.Take<int32_t>(heads);
     const size_t at_qk = places.Take<QkRecord>(qk);
-    const size_t at_qk_list = places.Take<int32_t>(qk);
     const size_t at_records = places.Take<GramRecord>(heads);
     const size_t at_partial = places.Take<double>(plan_.project_chunks.size() * kPartials);
     const size_t at_arrived = places.Take<unsigned>(heads);
@@ -119,7 +119,6 @@ class Probe final : public WeightProbe {
     buffers_.project_chunks = reinterpret_cast<RowChunk*>(base + at_project_chunks);
     buffers_.head_list = reinterpret_cast<int32_t*>(base + at_head_list);
     buffers_.qk = reinterpret_cast<QkRecord*>(base + at_qk);
-    buffers_.qk_list = reinterpret_cast<int32_t*>(base + at_qk_list);
     buffers_.gram = reinterpret_cast<float*>(base + at_gram);
     buffers_.basis = reinterpret_cast<float*>(base + at_basis);
     buffers_.records = reinterpret_cast<GramRecord*>(base + at_records);
@@ -141,7 +140,6 @@ class Probe final : public WeightProbe {
     FS_RETURN_IF_ERROR(send(at_project_chunks, plan_.project_chunks));
     FS_RETURN_IF_ERROR(send(at_head_list, plan_.head_list));
     FS_RETURN_IF_ERROR(send(at_qk, plan_.qk));
-    FS_RETURN_IF_ERROR(send(at_qk_list, plan_.qk_list));
     return CudaStatus(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
   }
 
@@ -157,28 +155,9 @@ class Probe final : public WeightProbe {
                       "cudaMemcpyAsync");
   }
 
-  Status Spectra(Stream stream, const int* flag) override {
-    const DeviceGuard guard(device_);
-    int error = 0;
-    const auto run = [&error](int code) {
-      if (error == 0) error = code;
-    };
-    const Pairs next = pairs_[1 - now_];
-    for (const GramGroup& g : plan_.gram_groups)
-      run(LaunchGram(buffers_, g.padded, g.dtype, g.hopper, g.first, g.count, flag, stream));
-    run(LaunchGramSlow(buffers_, heads(), plan_.largest_padded, flag, stream));
-    for (const SizeGroup& g : plan_.head_groups)
-      run(LaunchSpectrum(buffers_, g.padded, g.first, g.count, next.v, flag, stream));
-    // The products' solver waits for its own sums most of the time, the second pass over W for memory.
-    const bool side = !plan_.qk_groups.empty();
-    if (side) run(side_.Fork(stream));
-    for (const SizeGroup& g : plan_.qk_groups)
-      run(LaunchQk(buffers_, g.padded, g.first, g.count, flag, side_.stream()));
-    for (const ProjectGroup& g : plan_.project_groups)
-      run(LaunchSpectraPass(buffers_, g, plan_.largest_head, next, flag, stream));
-    run(LaunchFinish(buffers_, heads(), next, flag, stream));
-    if (side) run(side_.Join(stream));
-    return CudaStatus(error, "weight spectra");
+  Status Spectra(Stream stream, const int* flag) override { return Sample(stream, nullptr, 0, flag); }
+  Status SpectraAndStep(Stream stream, double learning_rate, const int* flag) override {
+    return Sample(stream, &pairs_[now_], learning_rate, flag);
   }
 
   void Adopt() override { now_ = 1 - now_; }
@@ -223,6 +202,31 @@ class Probe final : public WeightProbe {
 
  private:
   int heads() const { return static_cast<int>(plan_.heads.size()); }
+
+  // Spectra, and with `now`, the pairs in use, what Step does.
+  Status Sample(Stream stream, const Pairs* now, double learning_rate, const int* flag) {
+    const DeviceGuard guard(device_);
+    int error = 0;
+    const auto run = [&error](int code) {
+      if (error == 0) error = code;
+    };
+    const Pairs next = pairs_[1 - now_];
+    for (const GramGroup& g : plan_.gram_groups)
+      run(LaunchGram(buffers_, g.padded, g.dtype, g.kind, g.first, g.count, flag, stream));
+    run(LaunchGramSlow(buffers_, heads(), plan_.largest_padded, flag, stream));
+    for (const SizeGroup& g : plan_.head_groups)
+      run(LaunchSpectrum(buffers_, g.padded, g.first, g.count, next.v, flag, stream));
+    // The products' solver waits for its own sums most of the time, the second pass over W for memory.
+    const bool side = !plan_.qk_groups.empty();
+    if (side) run(side_.Fork(stream));
+    for (const SizeGroup& g : plan_.qk_groups)
+      run(LaunchQk(buffers_, g.padded, g.first, g.count, flag, side_.stream()));
+    for (const ProjectGroup& g : plan_.project_groups)
+      run(LaunchSpectraPass(buffers_, g, plan_.largest_head, next, now, flag, stream));
+    run(LaunchFinish(buffers_, heads(), next, now != nullptr, learning_rate, flag, stream));
+    if (side) run(side_.Join(stream));
+    return CudaStatus(error, "weight spectra");
+  }
 
   Status Project(Stream stream, bool both, Counting counting, double learning_rate, const int* flag) {
     const DeviceGuard guard(device_);

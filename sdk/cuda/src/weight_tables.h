@@ -9,7 +9,7 @@ inline constexpr int kPairsOf = 3;     // as kernels::kPairs
 inline constexpr int kBasis = 8;       // vectors of the eigen-solver's subspace
 inline constexpr int kGramTile = 64;   // rows of W that pass through shared memory at a time
 inline constexpr int kGramBlock = 32;  // G is kept as its upper blocks of 32 x 32
-inline constexpr int kPartials = 6;    // sums a projection leaves for each chunk of rows
+inline constexpr int kPartials = 9;    // sums at most that a projection leaves for each chunk of rows
 
 // Blocks of an n x n Gram matrix, n a multiple of 32; block (r, c), r <= c.
 constexpr int GramBlocks(int n) { return n / kGramBlock * (n / kGramBlock + 1) / 2; }
@@ -53,9 +53,13 @@ struct RowChunk {
   int32_t part;  // Gram: which partial matrix; projection: index among the head's chunks
 };
 
-struct QkRecord {
-  int32_t q, k;      // heads
-  int64_t basis_at;  // floats into the basis buffer
+// Copied by kernels in pieces of 16 bytes.
+struct alignas(16) QkRecord {
+  int32_t q, k;  // heads
+  int32_t d_head;
+  int32_t out;                   // index of the pair's result
+  int64_t basis_at;              // floats into the basis buffer
+  int64_t gram_q_at, gram_k_at;  // floats into the Gram buffer
 };
 
 // What the probe finds for one head; sigma in units of 1.

@@ -56,6 +56,84 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values(DType::kBf16, DType::kFp16, DType::kFp32, DType::kFp64),
                        ::testing::Values(Order::kRows, Order::kColumns, Order::kPaddedRows)));
 
+// The spectra's own pass gives r along the pairs in use.
+TEST_P(WeightProjections, ComeWithTheSpectra) {
+  FS_NEEDS_DEVICE();
+  const auto [dtype, order] = GetParam();
+  for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1},
+                                   {2, 3},
+                                   {33, 31},
+                                   {768, 64},
+                                   {1030, 128},
+                                   {513, 80},
+                                   {300, 256},
+                                   {4096, 128}}) {
+    for (const size_t shift : {size_t{0}, kernels::SizeOf(dtype)}) {
+      SCOPED_TRACE(testing::Message() << rows << " x " << cols << " shift " << shift);
+      DeviceWeight w(RandomMatrix(rows, cols, 3), dtype, order, shift);
+      Probed probed({w.view()});
+      const double sigma1 = probed.Spectra().spectra[0].sigma[0];
+      probed.probe->Adopt();
+      ASSERT_TRUE(probed.probe->Start(nullptr).ok());
+      const DeviceUpdates before = probed.Read().updates[0];
+      const auto u = probed.U(0, rows, false), v = probed.V(0, cols, false);
+      w.host().Set(rows / 2, cols / 2, w.exact()(rows / 2, cols / 2) + 0.3 * sigma1);
+      w.Send();
+      ASSERT_TRUE(probed.probe->SpectraAndStep(nullptr, 0).ok());
+      const DeviceResults got = probed.Read();
+      const DeviceUpdates& updates = got.updates[0];
+      for (int i = 0; i < kPairs; ++i) {
+        const double want = ExactProjection(w.exact(), u.data() + i * rows, v.data() + i * cols);
+        EXPECT_TRUE(std::abs(updates.r[i] - want) <= 1e-7 * sigma1) << updates.r[i] << " " << want;
+        EXPECT_EQ(updates.last_c[i], updates.r[i] - before.r[i]);
+      }
+      ExpectSpectrum(got.spectra[0], w.exact());
+      ExpectPairs(got.spectra[0], w.exact(), probed.U(0, rows), probed.V(0, cols));
+      // Spectra alone and a step alone find the same.
+      ASSERT_TRUE(probed.probe->Step(nullptr, 0).ok());
+      for (const double c : probed.Read().updates[0].last_c) EXPECT_TRUE(std::abs(c) <= 1e-12 * sigma1) << c;
+    }
+  }
+}
+
+// Pairs below the rounding of W v, weights whose squares leave fp32's range, and no finite value at all.
+TEST(WeightUpdates, ComeWithHardSpectra) {
+  FS_NEEDS_DEVICE();
+  constexpr int64_t kRows = 300, kColumns = 64;
+  Matrix rank1(kRows, kColumns);
+  for (int64_t i = 0; i < kRows; ++i) {
+    for (int64_t j = 0; j < kColumns; ++j)
+      rank1(i, j) = std::sin(0.1 * double(i) + 1) * std::cos(0.3 * double(j));
+  }
+  for (const Matrix& m : {rank1, Matrix(kRows, kColumns), RandomMatrix(kRows, kColumns, 1, 1e25),
+                          RandomMatrix(kRows, kColumns, 1, 1e-36)}) {
+    DeviceWeight w(m, DType::kFp32);
+    Probed probed({w.view()});
+    const double sigma1 = probed.Spectra().spectra[0].sigma[0];
+    probed.probe->Adopt();
+    ASSERT_TRUE(probed.probe->Start(nullptr).ok());
+    ASSERT_TRUE(probed.probe->SpectraAndStep(nullptr, 0).ok());
+    const DeviceUpdates got = probed.Read().updates[0];
+    const auto u = probed.U(0, kRows, false), v = probed.V(0, kColumns, false);
+    for (int i = 0; i < kPairs; ++i) {
+      EXPECT_TRUE(std::abs(got.last_c[i]) <= 1e-12 * sigma1) << got.last_c[i];
+      const double want = ExactProjection(w.exact(), u.data() + i * kRows, v.data() + i * kColumns);
+      EXPECT_TRUE(std::abs(got.r[i] - want) <= 1e-7 * sigma1)
+          << "pair " << i << ": " << got.r[i] << " " << want;
+    }
+  }
+  DeviceWeight w(RandomMatrix(kRows, kColumns, 1), DType::kFp32);
+  Probed probed({w.view()});
+  probed.Spectra();
+  probed.probe->Adopt();
+  ASSERT_TRUE(probed.probe->Start(nullptr).ok());
+  w.host().Set(3, 3, std::nan(""));
+  w.Send();
+  ASSERT_TRUE(probed.probe->SpectraAndStep(nullptr, 0).ok());
+  const DeviceUpdates got = probed.Read().updates[0];
+  for (int i = 0; i < kPairs; ++i) EXPECT_TRUE(std::isnan(got.sum_c[i]) && std::isnan(got.r[i]));
+}
+
 // A run of steps on the device beside UpdateAccumulator fed with exact projections along the same pairs.
 class Follower {
  public:
@@ -79,10 +157,16 @@ class Follower {
     }
   }
 
+  // What is found beside a step's change.
+  enum class With {
+    kNothing,
+    kSpectra,  // of the weights after the step, in the same pass; they wait
+    kRefresh,  // the pairs that wait come into use
+  };
   // Changes every weight and counts one step. size: of the change against sigma1; drift along the first pair.
-  void Step(std::mt19937_64& random, double size, double drift, double learning_rate, bool refresh) {
+  void Step(std::mt19937_64& random, double size, double drift, double learning_rate, With with) {
     std::normal_distribution<double> normal(0, size * sigma1_ / std::sqrt(static_cast<double>(rows_)));
-    if (refresh) probed_->Spectra();
+    const bool refresh = with == With::kRefresh;
     for (size_t h = 0; h < weights_.size(); ++h) {
       const Matrix& w = weights_[h]->exact();
       for (int64_t i = 0; i < rows_; ++i) {
@@ -94,8 +178,9 @@ class Follower {
       }
       weights_[h]->Send();
     }
-    const Status status = refresh ? probed_->probe->Refresh(nullptr, learning_rate)
-                                  : probed_->probe->Step(nullptr, learning_rate);
+    const Status status = refresh                  ? probed_->probe->Refresh(nullptr, learning_rate)
+                          : with == With::kSpectra ? probed_->probe->SpectraAndStep(nullptr, learning_rate)
+                                                   : probed_->probe->Step(nullptr, learning_rate);
     ASSERT_TRUE(status.ok()) << status.message();
     const auto old_u = u_, old_v = v_;
     if (refresh) Fetch();
@@ -111,6 +196,8 @@ class Follower {
       accumulators_[h].Refresh(r, learning_rate * decay_, next, match);
     }
   }
+
+  void Spectra() { probed_->Spectra(); }
 
   // c and the sums agree; signs may differ only where c is as small as rounding.
   void ExpectEqual() {
@@ -168,33 +255,49 @@ class Follower {
   std::vector<std::vector<float>> u_, v_;
 };
 
+using With = Follower::With;
+
 TEST(WeightUpdates, WindowsMatchTheAccumulator) {
   FS_NEEDS_DEVICE();
-  std::mt19937_64 random(5);
-  Follower follower(200, 64, 3, DType::kFp32, 0.1);
-  for (int step = 0; step < 60; ++step) {
-    follower.Step(random, 1e-3, step % 3 == 0 ? 0.02 : 0, 1e-2, step % 10 == 9);
-    if (step % 10 == 9) {
-      follower.ExpectEqual();
-      follower.Take();
+  for (const bool together : {false, true}) {
+    std::mt19937_64 random(5);
+    Follower follower(200, 64, 3, DType::kFp32, 0.1);
+    for (int step = 0; step < 60; ++step) {
+      const bool refresh = step % 10 == 9, before = step % 10 == 8;
+      if (refresh && !together) follower.Spectra();
+      follower.Step(random, 1e-3, step % 3 == 0 ? 0.02 : 0, 1e-2,
+                    refresh              ? With::kRefresh
+                    : before && together ? With::kSpectra
+                                         : With::kNothing);
+      if (refresh) {
+        follower.ExpectEqual();
+        follower.Take();
+      }
     }
   }
 }
 
 TEST(WeightUpdates, RotatedPairsAreMarked) {
   FS_NEEDS_DEVICE();
-  std::mt19937_64 random(5);
-  Follower follower(64, 32, 2, DType::kFp32, 0);
-  follower.Step(random, 1.0, 0, 0, false);  // another matrix altogether
-  follower.Step(random, 1e-6, 0, 0, true);
-  follower.ExpectEqual();
+  for (const With with : {With::kNothing, With::kSpectra}) {
+    std::mt19937_64 random(5);
+    Follower follower(64, 32, 2, DType::kFp32, 0);
+    follower.Step(random, 1.0, 0, 0, with);  // another matrix altogether
+    if (with == With::kNothing) follower.Spectra();
+    follower.Step(random, 1e-6, 0, 0, With::kRefresh);
+    follower.ExpectEqual();
+  }
 }
 
 TEST(WeightUpdates, TenThousandSmallSteps) {
   FS_NEEDS_DEVICE();
   std::mt19937_64 random(6);
   Follower follower(48, 16, 2, DType::kFp32, 0);
-  for (int step = 0; step < 10000; ++step) follower.Step(random, 1e-4, 0, 0, step % 500 == 499);
+  for (int step = 0; step < 10000; ++step) {
+    const bool refresh = step % 500 == 499;
+    if (refresh) follower.Spectra();
+    follower.Step(random, 1e-4, 0, 0, refresh ? With::kRefresh : With::kNothing);
+  }
   follower.ExpectEqual();
 }
 
@@ -240,6 +343,7 @@ TEST(WeightUpdates, TheSameBitsEveryTime) {
     ASSERT_TRUE(probed.probe->Start(nullptr).ok());
     ASSERT_TRUE(probed.probe->Spectra(nullptr).ok());
     ASSERT_TRUE(probed.probe->Refresh(nullptr, 0.1).ok());
+    ASSERT_TRUE(probed.probe->SpectraAndStep(nullptr, 0.1).ok());
     probed.Read();
     auto bytes = probed.bytes;
     const auto u = probed.U(5, 1500, false);

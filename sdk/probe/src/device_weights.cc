@@ -86,7 +86,8 @@ void DeviceWeights::BeginStep(bool spectra, bool track) noexcept {
     timing_ = free == tickets_.end() ? nullptr : &*free;
     if (timing_ != nullptr) timing_->timed_spectra = timing_->timed_projection = false;
     Mark(0);
-    if (!Check(probe_->Spectra(stream_))) return;
+    if (!Check(closing_ ? probe_->SpectraAndStep(stream_, closing_rate_) : probe_->Spectra(stream_))) return;
+    closing_ = false;
     Mark(1);
     if (timing_ != nullptr) timing_->timed_spectra = true;
     next_waiting_ = true;
@@ -95,6 +96,10 @@ void DeviceWeights::BeginStep(bool spectra, bool track) noexcept {
       has_pairs_ = true;
       next_waiting_ = open_ = false;
     }
+  }
+  if (closing_) {
+    closing_ = false;
+    if (!Check(probe_->Step(stream_, closing_rate_))) return;
   }
   if (!track || !has_pairs_ || open_) return;
   if (!Check(probe_->Start(stream_))) return;
@@ -111,9 +116,14 @@ void DeviceWeights::EndStep(bool skipped, double learning_rate) noexcept {
   }
   if (!next_waiting_) {
     if (!counted) return;
+    ++n_;
+    if (!spectra_now_) {
+      closing_ = true;
+      closing_rate_ = learning_rate;
+      return;
+    }
     Mark(2);
     if (!Check(probe_->Step(stream_, learning_rate))) return;
-    ++n_;
   } else {
     next_waiting_ = false;
     if (!counted) {
@@ -130,7 +140,7 @@ void DeviceWeights::EndStep(bool skipped, double learning_rate) noexcept {
 }
 
 void DeviceWeights::Invalidate() noexcept {
-  has_pairs_ = next_waiting_ = open_ = false;
+  has_pairs_ = next_waiting_ = open_ = closing_ = false;
   n_ = skipped_ = 0;
   if (failure_.empty()) Check(probe_->Clear(stream_, true));
 }

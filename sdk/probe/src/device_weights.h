@@ -1,5 +1,8 @@
 // The weights of one device, of all layers that lie there: WeightTracker's work done by cuda::WeightProbe.
 //
+// A step's change is closed when the next step begins, where no frame goes out between the two: the weights
+// are the same, and where that step takes spectra, their pass over W gives r too.
+//
 // Results come when the device has got to them: Report hands out a ticket, Ready says when its results are
 // there, Write puts them into the frame they belong to. One thread at a time; after Make nothing allocates or
 // waits.
@@ -94,6 +97,9 @@ class DeviceWeights {
   double spectra_nanos_ = 0, projection_nanos_ = 0;
   bool views_changed_ = false;
   bool has_pairs_ = false, next_waiting_ = false, open_ = false, tracking_ = false, spectra_now_ = false;
+  // A change that was counted is closed when the next step begins, at the learning rate of its own step.
+  bool closing_ = false;
+  double closing_rate_ = 0;
   uint32_t n_ = 0, skipped_ = 0;  // of the window
 };
 

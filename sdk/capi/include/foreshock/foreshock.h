@@ -81,6 +81,7 @@
  *     fs_scalar(fs, FS_LEARNING_RATE, lr);
  *     the optimizer's step, or fs_step_skipped(fs) when loss scaling skips it
  *     fs_step_end(fs);                             // the weights are W_{t+1}: projections are read here
+ *                                                  // (on a GPU perhaps as the next step begins)
  *     fs_action action;
  *     while (fs_action_poll(fs, &action) == FS_OK) {
  *       ... do it ...

@@ -84,6 +84,8 @@ class WeightProbe {
   virtual Status Step(Stream stream, double learning_rate, const int* flag = nullptr) = 0;
   // or closing one along the pairs in use and starting the next along the next ones, which are adopted.
   virtual Status Refresh(Stream stream, double learning_rate, const int* flag = nullptr) = 0;
+  // Spectra and Step of the same weights in two reads of them, not three.
+  virtual Status SpectraAndStep(Stream stream, double learning_rate, const int* flag = nullptr) = 0;
   // Forgets the windows' sums. `all`: r too.
   virtual Status Clear(Stream stream, bool all) = 0;
 
