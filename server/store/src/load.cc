@@ -7,8 +7,8 @@ namespace foreshock::store {
 namespace {
 
 constexpr std::string_view kFormatVersion = "4";
-// All frames of a folder of version 1 are open; one of version 2 has no rollups, one of version 3 no shards in columns:
-// where those of version 4 begin.
+// All frames of a folder of version 1 are open; one of version 2 has no rollups, one of version 3 no shards
+// in columns: where those of version 4 begin.
 constexpr std::string_view kOlderVersions[] = {"1", "2", "3"};
 
 Status Malformed(const char* what) { return Status(Code::kDataLoss, std::string(what) + ": malformed key"); }

@@ -397,7 +397,8 @@ TEST_F(StoreTest, AWorldIsAsLargeAsItsLargestHello) {
   Source(HelloOf("run", {.rank = 1, .world_size = 4, .incarnation = 2}));
   Source(HelloOf("run", {.rank = 2, .world_size = 2, .incarnation = 3}));
   EXPECT_EQ(world(), 4u);
-  Source(HelloOf("run", {.rank = 1, .world_size = 3, .incarnation = 2}));  // the same process says Hello again
+  Source(
+      HelloOf("run", {.rank = 1, .world_size = 3, .incarnation = 2}));  // the same process says Hello again
   EXPECT_EQ(world(), 3u);
   Reopen();
   EXPECT_EQ(world(), 3u);

@@ -16,7 +16,8 @@ inline constexpr size_t kMostAttempts = 1u << 14;         // a restart an hour f
 inline constexpr size_t kMostProcesses = 1u << 19;        // 4,096 ranks and 128 restarts of all
 inline constexpr size_t kMostProcessesOfRank = 1u << 10;  // restarts of one rank within an attempt
 inline constexpr size_t kMostUnmerged = 1u << 20;         // a step a second for twelve days that wait
-// Of the run's notes together: keys, values, and kBytesOfNote for each. Whoever gives or takes them holds them.
+// Of the run's notes together: keys, values, and kBytesOfNote for each. Whoever gives or takes them holds
+// them.
 inline constexpr size_t kMostBytesOfNotes = 256u << 20;
 inline constexpr size_t kBytesOfNote = 256;
 
