@@ -66,7 +66,9 @@ class MergerImpl final : public Merger, private store::Observer {
   // --- Observer, on the writer's thread
   void OnSource(const store::Origin& origin, const wire::Hello& hello) override {
     std::lock_guard lock(mutex_);
-    Of(origin).AddSource(origin.source.rank, hello.world_size, origin.source.incarnation);
+    if (!Of(origin).AddSource(origin.source.rank, hello.world_size, origin.source.incarnation)) return;
+    marked_ = news_ = true;  // the store has marked what the one rank had
+    wake_.notify_one();
   }
   void OnFrame(const store::Origin& origin, const std::shared_ptr<const wire::Frame>& frame) override {
     std::lock_guard lock(mutex_);
@@ -82,7 +84,7 @@ class MergerImpl final : public Merger, private store::Observer {
   }
   void OnRunImported(const std::string&) override {
     std::lock_guard lock(mutex_);
-    imported_ = news_ = true;
+    marked_ = news_ = true;
     wake_.notify_one();
   }
   void OnRunDeleted(const std::string& run) override {
@@ -102,14 +104,14 @@ class MergerImpl final : public Merger, private store::Observer {
   void TakeImported() {
     {
       std::lock_guard lock(mutex_);
-      if (!std::exchange(imported_, false)) return;
+      if (!std::exchange(marked_, false)) return;
     }
     const Status status = LoadLeftOvers();
     if (status.ok()) return;
     LogWarning("server/merge", "cannot look for what an import left to merge, will try again",
                {{"error", status}});
     std::lock_guard lock(mutex_);
-    imported_ = true;
+    marked_ = true;
   }
 
   Status LoadLeftOvers() {
@@ -302,7 +304,7 @@ class MergerImpl final : public Merger, private store::Observer {
   std::map<Key, Attempt> attempts_;
   Stats stats_;
   bool news_ = false;
-  bool imported_ = false;
+  bool marked_ = false;
   bool failing_ = false;  // said already
   std::unique_ptr<store::Subscription> subscription_;
   std::thread thread_;

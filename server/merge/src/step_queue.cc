@@ -6,13 +6,16 @@
 
 namespace foreshock::merge {
 
-void StepQueue::AddSource(uint32_t rank, uint32_t world_size, uint32_t incarnation) {
+bool StepQueue::AddSource(uint32_t rank, uint32_t world_size, uint32_t incarnation) {
+  const bool grows = world_size_ == 1 && world_size > 1 && !incarnations_.empty();
   world_size_ = std::max(world_size_, world_size);
   uint32_t& newest = incarnations_[rank];
-  if (incarnation <= newest) return;
-  newest = incarnation;
-  gone_.erase(rank);
-  last_done_.reset();
+  if (incarnation > newest) {
+    newest = incarnation;
+    gone_.erase(rank);
+    last_done_.reset();
+  }
+  return grows;
 }
 
 void StepQueue::AddFrame(uint32_t rank, uint32_t incarnation, const std::shared_ptr<const wire::Frame>& frame,

@@ -17,8 +17,8 @@ class StepQueue {
  public:
   explicit StepQueue(int64_t wait_ns) : wait_ns_(wait_ns) {}
 
-  // A process of a rank is there. A new one may go back in steps.
-  void AddSource(uint32_t rank, uint32_t world_size, uint32_t incarnation);
+  // A process of a rank is there. A new one may go back in steps. True when what was a world of one grows by it.
+  bool AddSource(uint32_t rank, uint32_t world_size, uint32_t incarnation);
   // A rank will send no more.
   void Leave(uint32_t rank) { gone_.insert(rank); }
   // A frame, or a part of one. Parts belong together by incarnation and seq - part; where a rank sends a step

@@ -5,14 +5,8 @@
 namespace foreshock::store {
 
 void AttemptEntry::Enter(SourceInfo process) {
-  const uint32_t world_size = process.hello->world_size;
-  SourceInfo& place = sources[{process.id.rank, process.id.incarnation}];
-  const bool shrinks = place.hello != nullptr && place.hello->world_size > world_size;
-  place = std::move(process);
-  world_size_ = std::max(world_size_, world_size);
-  if (!shrinks) return;
-  world_size_ = 1;
-  for (const auto& [key, info] : sources) world_size_ = std::max(world_size_, info.hello->world_size);
+  world_size_ = std::max(world_size_, process.hello->world_size);
+  sources[{process.id.rank, process.id.incarnation}] = std::move(process);
 }
 
 uint32_t AttemptEntry::next_incarnation() const {

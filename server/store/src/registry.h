@@ -23,7 +23,7 @@ struct AttemptEntry {
   // By rank and incarnation. Its members may be changed but for their Hello: entered by Enter.
   std::map<std::pair<uint32_t, uint32_t>, SourceInfo> sources;
 
-  // A new process, or one with a new Hello.
+  // A new process, or one with a new Hello of the same world.
   void Enter(SourceInfo process);
   // The largest of its processes'; asked for every frame.
   uint32_t world_size() const { return world_size_; }

@@ -196,6 +196,7 @@ Status RunImportImpl::Enter(Attempt* attempt, Process* process) {
   Batch batch;
   RunEntry run;
   AttemptEntry entry;
+  std::vector<std::string> marks;
   const bool new_run = run_ == 0;
   if (new_run) {
     run.number = store_.registry_.next_run;
@@ -213,13 +214,14 @@ Status RunImportImpl::Enter(Attempt* attempt, Process* process) {
     entry.first_unix_ns = Time(attempt->told.first_unix_ns);
     batch.Put(AttemptKey(run_number, entry.number), EncodeAttempt(entry));
   } else if (!attempt->fresh && process->before.hello->world_size > 1) {
-    FS_RETURN_IF_ERROR(store_.MarkOldSteps(process->id, &batch));
+    FS_RETURN_IF_ERROR(store_.MarkOldSteps(process->id, &batch, &marks));
   }
   process->id.run = process->before.id.run = run_number;
   process->before.id = process->id;
   batch.Put(SourceKey(Table::kSource, process->id), EncodeSource(process->before));
   batch.Put(SourceKey(Table::kCounters, process->id), EncodeCounters(process->before));
   FS_RETURN_IF_ERROR(WriteDeclaration(&batch));
+  for (const std::string& mark : marks) store_.marks_[mark] = store_.stamp_;
   std::unique_lock lock(store_.registry_mutex_);
   if (new_run) {
     store_.registry_.next_run = run.number + 1;
@@ -391,7 +393,7 @@ Status RunImportImpl::AddMerged(const archive::Record& record,
 }
 
 bool RunImportImpl::HasSeveralRanks(Attempt* attempt) const {
-  // A world does not shrink; to ask takes as long as there are processes.
+  // A world does not shrink.
   if (!attempt->several) attempt->several = store_.WorldOf({run_, attempt->number, 0, 0}) > 1;
   return attempt->several;
 }

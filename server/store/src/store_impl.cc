@@ -57,24 +57,29 @@ Result<SourceInfo> StoreImpl::OpenSource(const wire::Hello& hello, int64_t now_u
     const AttemptEntry* attempt = next.runs.begin()->second.FindAttempt(hello.attempt);
     if (attempt != nullptr) known = attempt->FindIncarnation(hello.rank, hello.incarnation);
   }
-  const bool changes = known == nullptr || !(*known->hello == hello);
+  bool changes = known == nullptr;
   SourceInfo source;
+  std::vector<std::string> marks;
   if (known == nullptr) {
     source = NewSource(hello, now_unix_ns, &next, &batch);
+    // Another process of the one rank leaves nothing to merge.
+    if (next.FindAttempt(source.id.run, source.id.attempt)->world_size() > 1)
+      FS_RETURN_IF_ERROR(MarkOldSteps(source.id, &batch, &marks));
   } else {
     source = *known;
-    source.hello = std::make_shared<const wire::Hello>(hello);
+    wire::Hello said = hello;
+    said.world_size = known->hello->world_size;  // a process ends in the world that it began in
+    changes = said != *known->hello;
+    source.hello = std::make_shared<const wire::Hello>(std::move(said));
     next.FindAttempt(source.id.run, source.id.attempt)->Enter(source);
   }
-  // Another process of the one rank leaves nothing to merge.
-  if (changes && next.FindAttempt(source.id.run, source.id.attempt)->world_size() > 1)
-    FS_RETURN_IF_ERROR(MarkOldSteps(source.id, &batch));
   if (changes) {
     batch.Put(SourceKey(Table::kSource, source.id), EncodeSource(source));
     // Not synced: thousands of trainers that begin together would wait for each other's disk writes. The
     // first record's synced write covers what stands before it in the log, and until then nothing of this
     // source was acknowledged.
     FS_RETURN_IF_ERROR(db_->Write(batch, false));
+    for (const std::string& mark : marks) marks_[mark] = stamp_;
   }
   // What an import entered is not synced yet, and its sender is about to be told of it.
   if (known != nullptr && import_unsynced_) {
@@ -127,7 +132,7 @@ SourceInfo StoreImpl::NewSource(const wire::Hello& hello, int64_t now_unix_ns, R
 }
 
 // When an attempt of one rank grows, the frames it has become frames to merge.
-Status StoreImpl::MarkOldSteps(const SourceId& source, Batch* batch) {
+Status StoreImpl::MarkOldSteps(const SourceId& source, Batch* batch, std::vector<std::string>* marks) {
   {
     std::shared_lock lock(registry_mutex_);
     const AttemptEntry* before = registry_.FindAttempt(source.run, source.attempt);
@@ -136,9 +141,8 @@ Status StoreImpl::MarkOldSteps(const SourceId& source, Batch* batch) {
   const FramesOf frames{source.run, source.attempt, 0};
   FS_ASSIGN_OR_RETURN(const Layouts::Look look, layouts_.See(frames));
   return EachFrameHere(look, frames, [&](const FrameHere& frame) {
-    const std::string key = UnmergedKey(source.run, source.attempt, frame.step);
-    batch->Put(key, {});
-    marks_[key] = stamp_;
+    marks->push_back(UnmergedKey(source.run, source.attempt, frame.step));
+    batch->Put(marks->back(), {});
   });
 }
 

@@ -131,7 +131,7 @@ class StoreImpl final : public Store {
   void LookAtAll();
   void Tick();
   void WillAppend(const FramesOf& source, int64_t step);
-  Status MarkOldSteps(const SourceId& source, Batch* batch);
+  Status MarkOldSteps(const SourceId& source, Batch* batch, std::vector<std::string>* marks);
   Result<Place> Locate(const std::string& run, const std::string& attempt, uint32_t rank) const;
 
   const StoreOptions options_;

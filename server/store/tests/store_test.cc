@@ -390,18 +390,19 @@ TEST_F(StoreTest, MergedFramesOfSeveralRanks) {
   EXPECT_EQ(frames[0].frame.series.at(0).values.at(0), 2);
 }
 
-TEST_F(StoreTest, AWorldIsAsLargeAsItsLargestHello) {
+TEST_F(StoreTest, AWorldIsAsLargeAsItsLargestHelloAndNoProcessChangesIt) {
   const auto world = [&] { return store_->GetRun("run")->newest().world_size; };
   Source(HelloOf("run", {.rank = 0, .world_size = 1}));
   EXPECT_EQ(world(), 1u);
   Source(HelloOf("run", {.rank = 1, .world_size = 4, .incarnation = 2}));
   Source(HelloOf("run", {.rank = 2, .world_size = 2, .incarnation = 3}));
   EXPECT_EQ(world(), 4u);
-  Source(
-      HelloOf("run", {.rank = 1, .world_size = 3, .incarnation = 2}));  // the same process says Hello again
-  EXPECT_EQ(world(), 3u);
+  for (const uint32_t other : {3u, 8u}) {  // the same process says Hello again
+    Source(HelloOf("run", {.rank = 1, .world_size = other, .incarnation = 2}));
+    EXPECT_EQ(world(), 4u);
+  }
   Reopen();
-  EXPECT_EQ(world(), 3u);
+  EXPECT_EQ(world(), 4u);
 }
 
 TEST_F(StoreTest, ObserversHearOfDurableRecordsInOrder) {
