@@ -34,26 +34,31 @@ def program_path(given):
 
 class Book:
     """Summaries by run, in a file that grows a line a run. The longest of a run counts, of equal ones the last. others: files of other
-    books, read only."""
+    books, read only: for what is not in this one."""
 
     def __init__(self, path, others=()):
-        self._path, self.runs = path, {}
-        for file in (*others, path):
-            if file != path or path.exists():
-                for line in file.read_text().splitlines():
-                    self._keep(json.loads(line))
+        self._path, self._own, self._others = path, {}, {}
+        for file, runs in (*((other, self._others) for other in others), *([(path, self._own)] if path.exists() else [])):
+            for line in file.read_text().splitlines():
+                self._keep(json.loads(line), runs)
 
-    def _keep(self, run):
-        if run["steps"] >= self.runs.get(run["name"], run)["steps"]:
-            self.runs[run["name"]] = run
+    @property
+    def runs(self):
+        return {**self._others, **self._own}
+
+    @staticmethod
+    def _keep(run, runs):
+        if run["steps"] >= runs.get(run["name"], run)["steps"]:
+            runs[run["name"]] = run
 
     def add(self, run):
-        self._keep(run)
+        self._keep(run, self._own)
         with open(self._path, "a") as out:
             out.write(json.dumps(run) + "\n")
 
     def complete(self, name, steps):
-        return name in self.runs and self.runs[name]["steps"] >= steps
+        """Whether it was trained here: another book's may be of another size."""
+        return name in self._own and self._own[name]["steps"] >= steps
 
 
 def chosen(only):

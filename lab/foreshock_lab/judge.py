@@ -54,9 +54,11 @@ def _smoothed(losses):
 def collapse_step(steps, losses, other_data_from=None):
     """Step from which on the smoothed loss stays more than COLLAPSE above its minimum to the end, having learned; None.
 
-    other_data_from: step of the first loss of other data, which has a minimum of its own; what was learned before counts.
+    other_data_from: step of the first loss of other data, which has a minimum of its own; what was learned before counts. A sample's loss is the
+    mean of all steps since the last sample, so the first one that is of other data alone follows a sample at that step or later.
     """
-    first = next((i for i, s in enumerate(steps) if s >= other_data_from), len(steps)) if other_data_from is not None else 0
+    before = [-1, *steps]
+    first = next((i for i in range(len(steps)) if before[i] >= other_data_from - 1), len(steps)) if other_data_from is not None else 0
     learned, lowest, since = min(_smoothed(losses[:first]), default=math.inf) < LEARNED, math.inf, None
     for step, value in zip(steps[first:], _smoothed(losses[first:])):
         if not value - lowest > COLLAPSE and not math.isnan(value):

@@ -48,6 +48,10 @@ def test_other_data_have_a_minimum_of_their_own():
     assert judge.collapse_step(steps, losses, other_data_from=600) is None, "wrong batches are harder, that is no collapse"
     assert 900 <= judge.collapse_step(steps, losses[:45] + [6.0] * 15, other_data_from=600) <= 960
     assert judge.collapse_step(steps, [6.0] * 45 + [9.0] * 15, other_data_from=600) is None, "never learned"
+    for harder in (2.6, 4.0):  # a sample's loss is the mean of the steps since the last one: the one at the onset is of both kinds
+        each = [2.0 if step < 600 else harder for step in range(1200)]
+        means = [sum(each[max(s - 19, 0): s + 1]) / len(each[max(s - 19, 0): s + 1]) for s in steps]
+        assert judge.collapse_step(steps, means, other_data_from=600) is None, harder
 
 
 def test_what_still_fires_at_the_collapse_counts():

@@ -252,5 +252,47 @@ TEST(DeviceTest, AnErrorOfTheWeightsIsTold) {
   EXPECT_THAT(Told(recording), ::testing::Contains(::testing::HasSubstr("weights on CUDA device 0: ")));
 }
 
+// A trainer that captures its forward begins a step inside of the capture; what is enqueued there would be done at each replay.
+TEST(DeviceTest, AStepInsideOfACaptureRecordsNothing) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  const std::string address = "file:" + (dir / "run.fsk");
+  fs_options options = TestOptions(address);
+  options.attention_every_steps = 0;
+  options.spectra_every_steps = 2;
+  fs_run* run = nullptr;
+  ASSERT_EQ(fs_open(&options, &run), FS_OK);
+  ToyModel model(Shape());
+  const OnDevice weights(model);
+  ASSERT_EQ(weights.Register(model, run), FS_OK);
+  const Stream stream;
+  EXPECT_EQ(fs_set_stream(run, 0, stream), FS_OK);
+  for (int64_t t = 0; t < 9; ++t) {
+    const bool captured = t == 3 || t == 6;  // behind a sampled step and behind one that is not
+    if (captured) {
+      ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+    }
+    EXPECT_EQ(fs_step_begin(run, t), FS_OK);
+    EXPECT_EQ(fs_loss(run, 1.0, 10), FS_OK);
+    EXPECT_EQ(fs_step_end(run), FS_OK);
+    if (!captured) continue;
+    cudaGraph_t graph = nullptr;
+    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    size_t nodes = 0;
+    EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
+    EXPECT_EQ(nodes, 0u) << "step " << t;
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  }
+  EXPECT_EQ(fs_close(run, FS_FINISHED), FS_OK);
+  const Recording recording = ReadRecording(dir / "run.fsk");
+  ASSERT_EQ(recording.frames.size(), 9u);
+  for (size_t t = 0; t < 9; ++t) {
+    int spectra = 0;
+    for (const auto& series : recording.frames[t].series) spectra += series.signal == kQkSigma1;
+    EXPECT_EQ(spectra > 0, t % 2 == 0 && t != 6) << "step " << t;
+  }
+  EXPECT_TRUE(recording.events.empty());
+}
+
 }  // namespace
 }  // namespace foreshock::testing

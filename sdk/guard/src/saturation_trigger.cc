@@ -46,8 +46,9 @@ bool SaturationTrigger::Exceeds(const std::vector<float>& ring, uint32_t count, 
   const double median = Median(scratch_, count);
   for (uint32_t i = 0; i < count; ++i) scratch_[i] = std::fabs(ring[i] - median);
   const double mad = Median(scratch_, count);
-  const double needed = std::max(margin.least, options_.mads * kMadToSigma * mad);
-  return value - median > std::min({needed, margin.most, options_.share_of_room * (margin.end - median)});
+  const double by_deviations = options_.mads * kMadToSigma * mad;
+  const double capped = std::min({by_deviations, margin.most, options_.share_of_room * (margin.end - median)});
+  return value - median > std::max(margin.least, capped);
 }
 
 void SaturationTrigger::Observe(const std::vector<HeadReading>& readings,

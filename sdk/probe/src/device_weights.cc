@@ -1,6 +1,7 @@
 #include "device_weights.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "weight_columns.h"
 
@@ -72,10 +73,21 @@ void DeviceWeights::Mark(int which) noexcept {
   if (!Check(timing_->times[static_cast<size_t>(which)].Record(stream_))) timing_ = nullptr;
 }
 
+// A graph that is being recorded would do what is enqueued now at each of its replays, to memory that may be gone
+// by then: such a step goes without, and what would have ended in it is not counted.
+bool DeviceWeights::LeftOut() noexcept {
+  if (!cuda::IsCapturing(stream_)) return false;
+  tracking_ = spectra_now_ = false;
+  if (closing_) --n_;
+  closing_ = open_ = false;
+  timing_ = nullptr;
+  return true;
+}
+
 void DeviceWeights::BeginStep(bool spectra, bool track) noexcept {
   tracking_ = track;
   spectra_now_ = spectra;
-  if (!failure_.empty()) return;
+  if (!failure_.empty() || LeftOut()) return;
   if (views_changed_) {
     views_changed_ = false;
     if (!Check(probe_->Upload(stream_))) return;
@@ -108,6 +120,10 @@ void DeviceWeights::BeginStep(bool spectra, bool track) noexcept {
 
 void DeviceWeights::EndStep(bool skipped, double learning_rate) noexcept {
   if (!failure_.empty() || !has_pairs_) return;
+  if (LeftOut()) {
+    if (std::exchange(next_waiting_, false)) probe_->Adopt();
+    return;
+  }
   const bool counted = tracking_ && open_ && !skipped;
   if (skipped) {
     if (tracking_) ++skipped_;
@@ -154,6 +170,8 @@ bool DeviceWeights::Free(int index) noexcept {
 void DeviceWeights::Report(int index) noexcept {
   Ticket& ticket = tickets_[static_cast<size_t>(index)];
   ticket.used = true;
+  ticket.empty = LeftOut();
+  if (ticket.empty) return;  // the window goes on
   ticket.has_spectra = spectra_now_;
   ticket.n = n_;
   ticket.skipped = skipped_;
@@ -167,7 +185,7 @@ void DeviceWeights::Report(int index) noexcept {
 }
 
 bool DeviceWeights::Ready(int index) noexcept {
-  if (!failure_.empty()) return true;
+  if (!failure_.empty() || tickets_[static_cast<size_t>(index)].empty) return true;
   const Status status = tickets_[static_cast<size_t>(index)].copied.Reached();
   return status.code() != Code::kUnavailable ? (Check(status), true) : false;
 }
@@ -175,7 +193,7 @@ bool DeviceWeights::Ready(int index) noexcept {
 void DeviceWeights::Write(int index, FrameSlot* frame) noexcept {
   Ticket& ticket = tickets_[static_cast<size_t>(index)];
   ticket.used = false;
-  if (!failure_.empty()) return;
+  if (!failure_.empty() || ticket.empty) return;
   if (ticket.timed_spectra) spectra_nanos_ = ticket.times[1].NanosSince(ticket.times[0]);
   if (ticket.timed_projection) projection_nanos_ = ticket.times[3].NanosSince(ticket.times[2]);
   if (ticket.timed_spectra) frame->device_nanos += spectra_nanos_;

@@ -75,11 +75,13 @@ class DeviceWeights {
     std::array<cuda::DeviceEvent, 4> times;
     bool used = false, abandoned = false, timed_spectra = false, timed_projection = false;
     bool has_spectra = false;
+    bool empty = false;  // nothing was sent on its way
     uint32_t n = 0, skipped = 0;
   };
 
   bool Check(const Status& status) noexcept;
   void Mark(int which) noexcept;
+  bool LeftOut() noexcept;
   void WriteHead(const Head& head, const cuda::DeviceSpectrum& spectrum, const cuda::DeviceUpdates& updates,
                  const Ticket& ticket, FrameSlot* frame) noexcept;
 

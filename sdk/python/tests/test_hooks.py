@@ -460,6 +460,22 @@ def test_a_model_whose_parts_are_called(record, eager):
     assert monitor.unwatched == {}
     assert [s for s, frame in recording.steps().items() if "logit_max" in frame] == [0, 3]
     assert len(recording.steps()[3]["logit_max"]) == 2
+    assert [recording.steps()[s]["tokens"] for s in (0, 3)] == [3 * 24, 3 * 24], "each once"
+
+
+def test_evaluations_count_no_tokens(record):
+    model, optimizer = make()
+    monitor, recording = record(model, optimizer, every=THIRD)
+    for step in range(4):
+        with torch.no_grad():  # before the first step as well
+            model(*models.batch(step, size=5))
+        loss = model(*models.batch(step))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        monitor.step(loss=loss)
+    monitor.close()
+    assert [frame["tokens"] for frame in recording.steps().values()] == [3 * 24] * 4
 
 
 def test_sampled_steps_that_call_parts_of_the_model(record, eager):

@@ -233,6 +233,8 @@ def test_data_parallel(tmp_path, what):
     loop(model, model, tmp_path, "one")
     two_processes(what, tmp_path)
     compare(tmp_path, range(STEPS))
+    for rank in range(2):
+        assert [steps_of(tmp_path / f"rank{rank}.jsonl")[step]["tokens"] for step in range(STEPS)] == [2 * 24] * STEPS
 
 
 def test_a_rank_without_data_holds_up_nobody(tmp_path):

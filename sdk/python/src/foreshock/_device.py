@@ -10,7 +10,6 @@ DTYPES = {torch.bfloat16: _abi.BF16, torch.float16: _abi.FP16, torch.float32: _a
 _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (
     lambda index: torch.cuda.current_stream(index).cuda_stream)
 _is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
-_cuda_started = False
 
 
 def why_not(device):
@@ -24,10 +23,8 @@ def stream_of(index):
 
 
 def capturing():
-    """This thread records a CUDA graph. Never starts CUDA."""
-    global _cuda_started
-    _cuda_started = _cuda_started or torch.cuda.is_initialized()
-    return _cuda_started and _is_capturing()
+    """This thread records a CUDA graph. Never starts CUDA, and asks nothing of it in a child of a process that has."""
+    return torch.cuda.is_initialized() and _is_capturing()
 
 
 def on_device(value):

@@ -1,6 +1,7 @@
 """What monitors learn from torch itself: gradient clipping and loss scaling, wrapped once for all monitors."""
 
 import functools
+import operator
 import weakref
 
 import torch
@@ -65,23 +66,16 @@ class Rate:
     and again where an optimizer has other groups than then: asked in every step."""
 
     def __init__(self, optimizers, wanted):
-        self._optimizers, self._wanted, self._sizes, self._at = optimizers, wanted, None, None
+        self._optimizers, self._wanted, self._groups, self._at = optimizers, wanted, None, None
 
     def now(self):
         if not self._optimizers:
             return None
-        sizes = [len(o.param_groups) for o in self._optimizers]
-        if sizes != self._sizes:
-            self._sizes, self._at = sizes, self._find()
-        optimizer, index = self._at
-        return optimizer.param_groups[index]["lr"]
-
-    def _find(self):
-        for optimizer in self._optimizers:
-            for index, group in enumerate(optimizer.param_groups):
-                if any(id(p) in self._wanted for p in group["params"]):
-                    return optimizer, index
-        return self._optimizers[0], 0
+        groups = [group for o in self._optimizers for group in o.param_groups]
+        if self._groups is None or len(groups) != len(self._groups) or any(map(operator.is_not, groups, self._groups)):
+            self._groups = groups
+            self._at = next((g for g in groups if any(id(p) in self._wanted for p in g["params"])), groups[0] if groups else None)
+        return None if self._at is None else self._at["lr"]
 
 
 def steps_taken(optimizers):

@@ -9,6 +9,8 @@ import contextlib
 
 import torch
 
+from . import _device
+
 DIRECTIONS = 3
 EVERY = 10
 
@@ -81,10 +83,14 @@ class UpdateProjection:
     def __init__(self, layers):
         self._matrices = {layer.index: [_Matrix(p, layer.head_dim) for p in (layer.wq, layer.wk) if p is not None] for layer in layers}
         self._updates = 0  # taken off so far
+        self.left_out = False  # an update went into a CUDA graph
         self._measured, self._arrived = None, None
 
     @torch.no_grad()
     def before(self):
+        if _device.capturing():  # directions are found by a call that waits, and a recorded update would keep them for ever
+            self.left_out = True
+            return self.forget()
         for matrices in self._matrices.values():
             for matrix in matrices:
                 matrix.before(self._updates % EVERY == 0)

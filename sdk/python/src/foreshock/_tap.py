@@ -53,9 +53,9 @@ class Tap:
         self._attention = _abi.Attention()
 
     @property
-    def due_to_count(self):
-        """The next call counts the tokens of its forward."""
-        return self.counts_tokens and self.monitor.count_next
+    def counts_in_backward(self):
+        """In compiled code nobody counts tokens in forward, and where no forward of the model is seen nobody knows which are its own."""
+        return self.counts_tokens and (self.monitor.count_next or not self.monitor.forward_seen)
 
     # ---- forward
 
@@ -79,7 +79,7 @@ class Tap:
         """Outside of compiled code, each time attention is called, with or without grad."""
         if not self.observed:
             self.observe(scale, causal, dropout, softcap)
-        if self.due_to_count:
+        if self.counts_tokens and self.monitor.count_next:
             self.monitor.count(q)
 
     def forward(self):
@@ -104,8 +104,10 @@ class Tap:
                 if dq.is_cuda and _device.capturing():  # recorded once: a flag on the device wakes what is recorded
                     monitor.captured = True
                     return self._measure(dq, d_o, q, k, v, o, mask, heads_first, causal)
-                if self.due_to_count:
-                    monitor.count(q)  # in compiled code nobody counts in forward
+                if self.counts_in_backward:
+                    monitor.count(q, compiled=True)
+                elif self.counts_tokens:
+                    monitor.recount(q)
                 monitor.begin()
                 if monitor.awake and monitor.wants(self.index):
                     self._measure(dq, d_o, q, k, v, o, mask, heads_first, causal)

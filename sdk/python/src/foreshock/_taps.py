@@ -21,7 +21,10 @@ from . import _device
 # Taps by key. A compiled graph holds the key, not the tap: a tap that is gone measures nothing. The operator's keys say how it was
 # called as well, because each argument of an operator costs its share of a microsecond in every step.
 live = {}
-_WAYS = {(first, causal): "|" + ("h" if first else "s") + ("c" if causal else "-") for first in (True, False)
+# `_CODE`: of the code that Inductor writes for the operator (_codegen). Inductor keeps code on disk by its graph, and the graph holds the
+# keys, so another version of Foreshock finds none of this one's, which calls what it may not have.
+_CODE = "2"
+_WAYS = {(first, causal): "|" + _CODE + ("h" if first else "s") + ("c" if causal else "-") for first in (True, False)
          for causal in (True, False)}
 
 _library = torch.library.Library("foreshock", "DEF")
@@ -30,10 +33,15 @@ _library.define(
 )
 
 
-def _wants(key):
-    """Has a call of this key anything to do now? Compiled code asks before it makes the call's arguments (_codegen)."""
+def _awake(key):
+    """The tap of this key if a call has anything to do now."""
     tap = live.get(key)
-    return tap is not None and (tap.gate.open or tap.due_to_count or _device.capturing())
+    return tap if tap is not None and (tap.gate.open or tap.counts_in_backward or _device.capturing()) else None
+
+
+def _wants(key):
+    """Compiled code asks before it makes the call's arguments (_codegen)."""
+    return _awake(key) is not None
 
 
 torch.ops.foreshock.wants = _wants
@@ -41,8 +49,9 @@ torch.ops.foreshock.wants = _wants
 
 @torch.library.impl(_library, "measure", "CompositeExplicitAutograd")
 def _measure(dq, d_o, q, k, v, o, mask, key):
-    if _wants(key):
-        live[key].backward(dq, d_o, q, k, v, o, mask, key[-2] == "h", key[-1] == "c")
+    tap = _awake(key)
+    if tap is not None:
+        tap.backward(dq, d_o, q, k, v, o, mask, key[-2] == "h", key[-1] == "c")
 
 
 @torch.library.register_fake("foreshock::measure", lib=_library)

@@ -40,6 +40,7 @@ class Guard:
         self.removed = {}  # projection: {layer: norm taken off the last update with new directions}
         self._said = {}  # {layer: what was last noted of its effect}
         self._active, self._restore, self._projection, self._watched = {}, None, None, []
+        self._told_left_out = False
         if monitor.closed:
             self.refused = "nothing is watched: give foreshock.watch() an address (file:PATH will do)"
             _say(f"the guard is off: {self.refused}")
@@ -110,6 +111,9 @@ class Guard:
 
     def after_optimizer(self):
         if self._projection is not None:
+            if self._projection.left_out and not self._told_left_out:
+                self._told_left_out = True
+                self.monitor.unmonitored("projection", "the optimizer's step is recorded in a CUDA graph: its updates stay whole")
             if self.monitor.skipped:
                 self._projection.forget()
             else:
@@ -130,7 +134,7 @@ class Guard:
     # ---- projection
 
     def _note_projections(self):
-        """At a layer's first sample, and whenever the share has doubled or halved since it was said."""
+        """At a layer's first measurement, and whenever the share has doubled or halved since it was said."""
         for index, (removed, whole, left) in self._projection.effects().items():
             self.removed[index] = removed
             share = removed / whole if whole > 0 else 0.0
@@ -143,7 +147,7 @@ class Guard:
     # ---- the dynamic maximum
 
     def _note_shifts(self):
-        """What the forwards since the last sample counted, where reading it makes nobody wait; as rarely as _note_projection."""
+        """What the forwards since the last sample counted, where reading it makes nobody wait; as rarely as _note_projections."""
         for index, tap in self.monitor.taps.items():
             tally, tap.enter.tally = tap.enter.tally or [], []
             if not tally or tally[0][0].device.type != "cpu":

@@ -82,9 +82,9 @@ class Monitor:
         self.captured = False  # attention was recorded into a CUDA graph, whose replays call nobody
         self.gate, self.lock = Gate(), threading.RLock()
         self.tokens = 0  # counted since the step began
-        self.count_next = True  # the next call of the first layer counts
-        self.forward_seen = False  # forwards are seen at all; where they are not, every call counts
-        self._counted, self._shapes = {}, ()  # tokens of a forward by its inputs' shapes; those of this forward
+        self.count_next = self.forward_seen = False  # the next call of the first layer counts; forwards are seen at all
+        # In compiled code: tokens of a forward by its inputs' shapes; those of this forward; how many it is taken to have. None: not by shapes.
+        self._counted, self._shapes, self._taken = {}, (), None
         self.next_step = start_step  # None: as the optimizer says at the first step
         self.grad_norm = None
         self.should_stop = False
@@ -234,15 +234,40 @@ class Monitor:
             return True
         return self.staging is not None
 
-    def count(self, q):
+    def count(self, q, compiled=False):
         """Tokens of one forward, from the first watched layer's queries [batch, heads, seq, dim]."""
         found = q.shape[0] * q.shape[2]
         self.tokens += found
-        self.count_next = not self.forward_seen
-        if self._shapes:
+        self.count_next = False
+        if compiled and self._shapes:
             if len(self._counted) >= 256:  # sequences of every length
                 self._counted.clear()
-            self._counted[self._shapes], self._shapes = found, ()
+            self._counted[self._shapes] = found
+
+    def recount(self, q):
+        """Of a forward whose tokens were taken to be known, where its first layer is looked at all the same (sampled steps)."""
+        taken, self._taken = self._taken, None
+        if taken is not None and taken != q.shape[0] * q.shape[2]:  # a model that drops padding: its inputs' shapes do not tell
+            self.tokens += q.shape[0] * q.shape[2] - taken
+            self._counted = None
+
+    def _known(self, args, kwargs):
+        """Tokens of a forward of such inputs, where compiled code has counted one before; None: not known."""
+        self._shapes = ()
+        if self._counted is None:
+            return None
+        seen = []
+        for name, x in (*enumerate(args), *kwargs.items()):
+            if isinstance(x, torch.Tensor):
+                if x.is_nested:
+                    return None
+                seen.append((name, x.shape))
+            elif x is None or isinstance(x, (bool, int, float, str)):
+                seen.append((name, x))
+            else:
+                return None  # what is in there may be of any size
+        self._shapes = tuple(seen)
+        return self._counted.get(self._shapes)
 
     def begin(self, by_model=False):
         """Begins the step unless it has begun. Called by taps and hooks; by hand where neither sees the step begin. by_model: no layer's
@@ -252,7 +277,9 @@ class Monitor:
         if self.closed:
             return
         if self._open:
+            counted = self.tokens if self.staging is not None else 0  # there this step's forward has run: the last one's loss took its own
             self._finish()
+            self.tokens = counted
         if not self._frozen:
             self._declare()
         if self.next_step is None:
@@ -321,15 +348,11 @@ class Monitor:
         if not self.forward_seen:
             self._make_room()
         self.forward_seen = True
-        # Inputs of the same shapes have as many tokens: compiled code, which counts in backward, need not be asked again.
-        self._shapes = (*(x.shape for x in args if isinstance(x, torch.Tensor)),
-                        *((name, x.shape) for name, x in kwargs.items() if isinstance(x, torch.Tensor)))
-        known = self._counted.get(self._shapes) if self._shapes else None
-        self.count_next = known is None
+        self._taken = self._known(args, kwargs)
+        self.count_next = self._taken is None
         if not self.begins_in_backward:
             self.begin(by_model=True)
-        if known is not None:
-            self.tokens += known
+        self.tokens += self._taken or 0
         if self.guard is not None:
             self.guard.apply()
         # Where the last sampled step was begun by a layer, the next one may be, too: who calls parts of the model gives no other sign.
