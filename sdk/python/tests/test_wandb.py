@@ -266,6 +266,35 @@ def test_a_server_that_keeps_silent_holds_no_training_up(opened, capfd):
     assert opened.told == [] and dict(opened.run.summary) == before
 
 
+def test_a_wandb_that_hangs_holds_no_training_up(opened, capfd, monkeypatch):
+    from foreshock.wandb import Bridge
+
+    body = b'{"alerts": [{"id": "a", "rule": "r", "state": "firing"}, {"id": "b", "rule": "r", "state": "firing"}], "frame": {"step": 3, "series": []}}'
+    free, asked = threading.Event(), threading.Event()
+    monkeypatch.setattr(opened.run, "alert", lambda **_: (opened.told.append(1), asked.set(), free.wait(60)))
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        bridge = Bridge("run", f"http://127.0.0.1:{server.server_port}", period_s=0.05)
+        assert asked.wait(30)
+        assert bridge.close(timeout_s=0.2) is False
+        assert "took nothing more within 0.2 s" in capfd.readouterr().err
+        free.set()
+        bridge._thread.join()
+        server.shutdown()
+    assert opened.told == [1], "nothing goes to wandb afterwards"
+
+
 def test_without_an_active_run_it_says_so():
     pytest.importorskip("wandb")
     from foreshock.wandb import Bridge

@@ -88,18 +88,20 @@ class ConnectionServer final : public httplib::Server {
     Connection connection(fd, deadlines_);
     ++connections;
     if (!addresses_.Enter(connection.address())) {
-      Refuse(connection.address());
+      ++refused;
+      TellRefused(&connection.address());
       return false;
     }
+    TellRefused(nullptr);
     const bool done = Serve(&connection);
     addresses_.Leave(connection.address());
     return done;
   }
 
-  void Refuse(const std::string& address) {
-    ++refused;
+  // What waits to be told goes with the next connection, refused (`address`) or not.
+  void TellRefused(const std::string* address) {
     std::lock_guard lock(refusals_mutex_);
-    refusals_.Note("their address has as many as it gets at a time", address);
+    if (address != nullptr) refusals_.Note("their address has as many as it gets at a time", *address);
     for (const Refusals::Report& report : refusals_.Due(std::chrono::steady_clock::now())) {
       LogRefused("server/http", "HTTP connections refused", report);
     }
@@ -121,7 +123,7 @@ class ConnectionServer final : public httplib::Server {
 
   const Deadlines deadlines_;
   AddressCount addresses_;
-  std::mutex refusals_mutex_;  // guards what follows; told of with the first that comes after a minute
+  std::mutex refusals_mutex_;  // guards what follows
   Refusals refusals_;
 };
 

@@ -74,7 +74,8 @@ class Bridge:
         self._to.define_metric("foreshock/step")
         self._to.define_metric("foreshock/*", step_metric="foreshock/step")
         self._end, self._lock, self._server = threading.Event(), threading.Lock(), server
-        self._over = self._whole = False  # nothing goes to wandb any more; the last round was whole. Guarded by _lock
+        # Nothing goes to wandb any more; the last round was whole; the thread has ended by an error, and said so. Guarded by _lock.
+        self._over = self._whole = self._failed = False
         self._thread = threading.Thread(target=self._loop, args=(period_s,), daemon=True, name="foreshock-wandb")
         self._thread.start()
 
@@ -94,6 +95,8 @@ class Bridge:
 
     def _give(self, alerts, last):
         for alert in reversed(alerts):
+            if self._over:
+                return False
             key = (alert.get("id"), alert.get("state"), alert.get("severity"))
             # Of a run that is resumed: what was over before this bridge is no news.
             over = not self.answered and alert.get("state") == "resolved" and alert.get("fired_at", "") < self._began
@@ -125,16 +128,25 @@ class Bridge:
                     self._whole = ended and whole
             except Exception as error:  # noqa: BLE001: the wandb run may have ended
                 print(f"foreshock: wandb: {type(error).__name__}: {error}; no more signals there", file=sys.stderr)
+                with self._lock:
+                    self._failed = True
                 return
 
     def close(self, timeout_s=CLOSE_S):
         """A last round; what it does not bring within `timeout_s` seconds is left out, and said so. False then."""
+        until = time.monotonic() + timeout_s
         self._end.set()
         self._thread.join(timeout_s)
-        with self._lock:
-            self._over, whole = True, self._whole
-        if whole:
-            return True
+        # A round holds the lock while it gives wandb what it has; wandb may hang.
+        held = self._lock.acquire(timeout=max(until - time.monotonic(), 0.1))
+        self._over, whole, failed = True, self._whole, self._failed
+        if not held:
+            print(f"foreshock: wandb: the wandb run took nothing more within {timeout_s:g} s: what came after step {self._step} may not be in it",
+                  file=sys.stderr)
+            return False
+        self._lock.release()
+        if whole or failed:
+            return whole
         since = f"what came after step {self._step} is not" if self.answered else "no signals"
         print(f"foreshock: wandb: {self._server} did not answer{f' within {timeout_s:g} s' if self._thread.is_alive() else ''}: {since} in the "
               "wandb run; FORESHOCK_HTTP, wandb_server= or server= names the server", file=sys.stderr)

@@ -29,7 +29,8 @@ class Refusals {
   };
 
   static constexpr std::chrono::seconds kBetween{60};
-  static constexpr size_t kMostNames = 1024;  // remembered a minute and reason; others count without a name
+  // The first ones of a minute and reason are remembered; others count without a name, and are not `most_of`.
+  static constexpr size_t kMostNames = 1024;
 
   // `reason` is constant text.
   void Note(std::string_view reason, const std::string& whom);
