@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "foreshock/wire/codec.h"
 #include "group_reader.h"
 #include "keys.h"
-#include "payload_filter.h"
 
 namespace foreshock::store {
+
+const SeriesFilter& NoSeries() {
+  static const SeriesFilter kNone{.signals = {std::numeric_limits<uint16_t>::max()}, .layer = {}};
+  return kNone;
+}
 
 Status EachFrameHere(const Layouts::Look& look, const FramesOf& source,
                      const std::function<void(const FrameHere&)>& each) {
@@ -33,18 +38,14 @@ Status EachFrameHere(const Layouts::Look& look, const FramesOf& source,
 
 Result<PartsHere> FindPartsHere(const Database::View& view, const SourceId& source, int64_t step,
                                 uint64_t first) {
-  // Of a part its place is wanted alone.
-  static const SeriesFilter kNoSeries{.signals = {std::numeric_limits<uint16_t>::max()}, .layer = {}};
   PartsHere here;
-  std::set<uint32_t> found;
   Status trouble;
   const auto look = [&](Table table, auto parse) {
-    return view.Scan(SourcePrefix(table, source.run, source.attempt, source.rank),
-                     FramePrefix(table, source.run, source.attempt, source.rank, step),
-                     [&](std::string_view key, std::string_view value) {
+    std::map<uint32_t, std::set<uint32_t>> found;  // by seal: those of different ones are not joined
+    return view.Scan(FramePrefix(table, source.run, source.attempt, source.rank, step),
+                     FrameKey(table, source, step, first), [&](std::string_view key, std::string_view value) {
                        const auto parts = parse(key);
-                       if (!parts || parts->step != step) return false;
-                       if (parts->source.incarnation != source.incarnation) return true;
+                       if (!parts || parts->source.incarnation != source.incarnation) return false;
                        uint32_t seal = 0;
                        if (table == Table::kKept) {
                          const auto kept = ParseKeptValue(value);
@@ -52,20 +53,23 @@ Result<PartsHere> FindPartsHere(const Database::View& view, const SourceId& sour
                          seal = kept->seal;
                          value = kept->payload;
                        }
-                       const Result<wire::Frame> frame = wire::DecodeFrame(FilterPayload(value, kNoSeries));
+                       const Result<wire::Frame> frame = wire::DecodeFrame(FilterPayload(value, NoSeries()));
                        trouble = frame.status();
                        if (!frame.ok()) return false;
-                       if (frame->seq - frame->part != first) return true;
+                       // Parts have numbers that follow each other.
+                       if (frame->seq - frame->part != first) return false;
                        here.any = true;
                        here.open |= table == Table::kFrame;
                        here.seal = std::max(here.seal, seal);
-                       found.insert(frame->part);
-                       here.all |= found.size() >= std::max(frame->parts, 1u);
-                       return true;
+                       std::set<uint32_t>& together = found[seal];
+                       together.insert(frame->part);
+                       here.all = together.size() >= std::max(frame->parts, 1u);
+                       return !here.all;
                      });
   };
   FS_RETURN_IF_ERROR(look(Table::kFrame, ParseFrameKey));
   FS_RETURN_IF_ERROR(trouble);
+  if (here.all) return here;
   FS_RETURN_IF_ERROR(look(Table::kKept, ParseKeptKey));
   FS_RETURN_IF_ERROR(trouble);
   return here;

@@ -4,8 +4,12 @@
 #include <functional>
 
 #include "layout.h"
+#include "payload_filter.h"
 
 namespace foreshock::store {
+
+// Of a frame its number, step and place among parts alone.
+const SeriesFilter& NoSeries();
 
 struct FrameHere {
   uint32_t incarnation = 0;
@@ -16,9 +20,10 @@ struct FrameHere {
 
 // Records of one frame, open or kept, none of them sealed.
 struct PartsHere {
-  bool any = false, all = false;  // all: every part, or the whole frame
-  bool open = false;              // else all of them were kept,
-  uint32_t seal = 0;              // at this seal
+  bool any = false;
+  bool all = false;   // the whole frame, or every part where readers join them
+  bool open = false;  // else all of them were kept,
+  uint32_t seal = 0;  // at this seal
 };
 
 // Of the frame of this step and process whose first part has the number `first`.

@@ -38,6 +38,12 @@ std::set<uint32_t> RanksOf(const AttemptEntry& attempt) {
   return ranks;
 }
 
+// Keys of frames that may be parts of one.
+bool OfOneFrame(std::string_view one, std::string_view other) {
+  const auto a = ParseFrameKey(one), b = ParseFrameKey(other);
+  return a && b && a->step == b->step && a->source == b->source;
+}
+
 Status Malformed(const char* what) {
   return Status(Code::kDataLoss, std::string(what) + ": malformed entry");
 }
@@ -179,7 +185,7 @@ Result<RunExport::Page> RunExport::Read(const Database::View& view, const std::s
   size_t bytes = 0;
   FS_RETURN_IF_ERROR(view.Scan(prefix, after, [&](std::string_view key, std::string_view value) {
     if (key == after) return true;
-    page.more = bytes > kPageBytes;
+    page.more = bytes > kPageBytes && !OfOneFrame(page.entries.back().first, key);
     if (page.more) return false;
     bytes += key.size() + value.size();
     page.entries.emplace_back(key, value);
@@ -222,19 +228,22 @@ Result<bool> RunExport::SomeFrames(const FramesOf& source, Given* given) {
   Page open;
   {
     FS_ASSIGN_OR_RETURN(const Layouts::Look look, layouts_.See(source));
-    for (const SealedGroup& group : *look.groups) {
-      if (group.seal > given->last_seal) groups.push_back(group);
+    if (given->groups != look.groups) {
+      given->groups = look.groups;
+      for (const SealedGroup& group : *look.groups) {
+        if (group.seal > given->last_seal) groups.push_back(group);
+      }
+      FS_RETURN_IF_ERROR(ScanEach(look.view,
+                                  SourcePrefix(Table::kKept, source.run, source.attempt, source.rank),
+                                  [&](std::string_view key, std::string_view value) -> Status {
+                                    const auto parts = ParseKeptValue(value);
+                                    if (!parts) return Malformed("kept frame");
+                                    std::string name(key);
+                                    if (!given->kept.contains(name))
+                                      kept.emplace_back(parts->seal, std::move(name));
+                                    return OkStatus();
+                                  }));
     }
-    FS_RETURN_IF_ERROR(ScanEach(look.view,
-                                SourcePrefix(Table::kKept, source.run, source.attempt, source.rank),
-                                [&](std::string_view key, std::string_view value) -> Status {
-                                  const auto parts = ParseKeptValue(value);
-                                  if (!parts) return Malformed("kept frame");
-                                  std::string name(key);
-                                  if (!given->kept.contains(name))
-                                    kept.emplace_back(parts->seal, std::move(name));
-                                  return OkStatus();
-                                }));
     if (groups.empty() && kept.empty()) {
       FS_ASSIGN_OR_RETURN(
           open,

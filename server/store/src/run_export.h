@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -36,6 +37,8 @@ class RunExport {
  private:
   // What was given of a rank's frames already.
   struct Given {
+    // As they were when last looked at: new ones come with every seal, and so do kept frames.
+    std::shared_ptr<const SealedGroups> groups;
     uint32_t last_seal = 0;
     std::set<std::string> kept;  // keys
     std::string open;            // up to this key
@@ -45,7 +48,8 @@ class RunExport {
     std::vector<std::pair<std::string, std::string>> entries;
     bool more = false;
   };
-  // Those behind `after`, some MiB of them.
+  // Those behind `after`, some MiB of them. Parts of a frame go together: sealed before the next look, they
+  // would be one, by the number of its first part, which was given then.
   static Result<Page> Read(const Database::View& view, const std::string& prefix, const std::string& after);
   // All, a page at a time. What comes meanwhile may be among them.
   Status EachEntry(const std::string& prefix,

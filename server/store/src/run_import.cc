@@ -7,6 +7,7 @@
 #include "foreshock/archive/bounds.h"
 #include "foreshock/server/store/parts.h"
 #include "foreshock/wire/check.h"
+#include "frame_source.h"
 #include "keys.h"
 
 namespace foreshock::store {
@@ -15,6 +16,9 @@ namespace {
 constexpr size_t kBytesOfWrite = 4u << 20;
 constexpr size_t kMostSettling = 4096;  // processes whose counters go with one write
 constexpr std::string_view kDone = "done";
+
+// At 4 MiB each, far above what any sender has. All of a frame are looked at while the store's writers wait.
+constexpr uint32_t kMostParts = 4096;
 
 std::string BegunKey(const std::string& run) { return MetaKey(kImportKind, run, kImportBegun); }
 
@@ -137,7 +141,7 @@ Status RunImportImpl::AddProcess(const archive::Process& told) {
     if (mapped_processes_.contains(here->id)) return Impossible("two processes of one rank and incarnation");
     process.id = here->id;
     process.before = *here;
-    if (process.durable > here->durable_seq) FS_RETURN_IF_ERROR(RaiseDurable(process, *here));
+    if (process.durable >= here->durable_seq) FS_RETURN_IF_ERROR(BringUp(*here, &process));
   }
   mapped_processes_.insert(process.id);
   processes_[told.place] = std::move(process);
@@ -243,15 +247,24 @@ Status RunImportImpl::WriteDeclaration(Batch* batch) {
   return OkStatus();
 }
 
-// From here on its sender is told that what the archive has is here.
-Status RunImportImpl::RaiseDurable(const Process& process, const SourceInfo& here) {
-  SourceInfo raised = here;
-  raised.durable_seq = process.durable;
+// From here on its sender is told that what the archive has is here, and what it said of itself there holds,
+// but for the size of its world.
+Status RunImportImpl::BringUp(const SourceInfo& here, Process* process) {
+  SourceInfo there = here;
+  there.durable_seq = process->durable;
+  wire::Hello hello = *process->hello;
+  hello.world_size = here.hello->world_size;
+  const bool changes = hello != *here.hello;
+  if (!changes && there.durable_seq == here.durable_seq) return OkStatus();
   Batch batch;
-  batch.Put(SourceKey(Table::kCounters, process.id), EncodeCounters(raised));
+  batch.Put(SourceKey(Table::kCounters, process->id), EncodeCounters(there));
+  if (changes) {
+    there.hello = process->before.hello = std::make_shared<const wire::Hello>(std::move(hello));
+    batch.Put(SourceKey(Table::kSource, process->id), EncodeSource(there));
+  }
   FS_RETURN_IF_ERROR(WriteDeclaration(&batch));
   std::unique_lock lock(store_.registry_mutex_);
-  *store_.registry_.FindSource(process.id) = std::move(raised);
+  store_.registry_.FindAttempt(process->id.run, process->id.attempt)->Enter(std::move(there));
   return OkStatus();
 }
 
@@ -285,21 +298,24 @@ void RunImportImpl::NoteStep(const wire::Frame& frame, Process* process) {
 
 // A number alone does not say whether it is of a whole frame or of a part: archives have frames whole that
 // came in parts, and parts of frames that are whole here, or here in other parts.
-Result<RunImportImpl::Part> RunImportImpl::HasFrame(const Process& process, const wire::Frame& frame) const {
-  const bool known = process.raw.Contains(frame.seq);
+Result<RunImportImpl::Part> RunImportImpl::HasFrame(const wire::Frame& frame, Process* process) const {
+  const bool known = process->raw.Contains(frame.seq);
   const bool as_part = frame.parts > 1;
   if (frame.part >= frame.seq || (as_part && frame.part >= frame.parts))
     return known ? Part::kAll : Part::kNone;
   const uint64_t first = frame.seq - frame.part;
-  if (process.sealed.Contains(first)) return Part::kAll;
-  if ((known && as_part) || process.fresh || !process.steps.Contains(frame.step))
-    return known ? Part::kAll : Part::kNone;
+  if (process->sealed.Contains(first)) return Part::kAll;
+  // Other parts of a frame may have come here from its sender, meanwhile.
+  if (as_part ? known : !process->steps.Contains(frame.step)) return known ? Part::kAll : Part::kNone;
+  const std::pair asked(frame.step, first);
+  if (as_part && process->torn == asked) return Part::kSome;
   FS_ASSIGN_OR_RETURN(const Database::View view, store_.db_->Look());
-  FS_ASSIGN_OR_RETURN(const PartsHere here, FindPartsHere(view, process.id, frame.step, first));
+  FS_ASSIGN_OR_RETURN(const PartsHere here, FindPartsHere(view, process->id, frame.step, first));
+  if (here.any && !here.all) process->torn = asked;
   if (here.any) return here.all ? Part::kAll : Part::kSome;
   if (known) return Part::kAll;  // it goes with the next write
   // Parts of it that go with it.
-  const auto beside = [&](uint64_t seq) { return process.raw.Contains(seq); };
+  const auto beside = [&](uint64_t seq) { return process->raw.Contains(seq); };
   const bool follows = as_part && frame.part > 0 && beside(frame.seq - 1);
   const bool leads = as_part && frame.part + 1 < frame.parts && beside(frame.seq + 1);
   if (follows || leads) return Part::kSome;
@@ -307,19 +323,22 @@ Result<RunImportImpl::Part> RunImportImpl::HasFrame(const Process& process, cons
 }
 
 // The number of the frame that holds of a step of a process; 0: none that is written yet.
-Result<uint64_t> RunImportImpl::NewestHere(const Process& process, const Attempt& attempt,
-                                           int64_t step) const {
-  FrameQuery query;
-  query.run = begin_.run;
-  query.attempt = attempt.told.name;
-  query.rank = process.id.rank;
-  query.from_step = query.to_step = step;
-  query.every_incarnation = true;
+Result<uint64_t> RunImportImpl::NewestHere(const SourceId& process, int64_t step) const {
+  FS_ASSIGN_OR_RETURN(const FrameSource source,
+                      store_.See({process.run, process.attempt, process.rank}, true));
   uint64_t seq = 0;
-  FS_RETURN_IF_ERROR(store_.ReadFrames(query, [&](StoredFrame stored) {
-    if (stored.incarnation == process.id.incarnation) seq = stored.frame.seq;
+  const auto take = [&](const StoredFrame& stored) {
+    if (stored.incarnation == process.incarnation) seq = stored.frame.seq;
     return true;
-  }));
+  };
+  FS_ASSIGN_OR_RETURN(const std::vector<Span> spans, source.Spans(step, step));
+  for (const Span& span : spans) {
+    FS_ASSIGN_OR_RETURN(const std::vector<StoredFrame> frames,
+                        source.Frames(span, step, step, NoSeries(), true));
+    for (const StoredFrame& frame : frames) take(frame);
+  }
+  bool stopped = false;
+  FS_RETURN_IF_ERROR(source.Tail(step, step, false, NoSeries(), true, take, &stopped));
   return seq;
 }
 
@@ -329,7 +348,7 @@ Status RunImportImpl::AddFrame(const archive::Record& record) {
   auto frame = std::make_shared<const wire::Frame>(std::move(decoded).value());
   if (record.place.rank == kMerged) return AddMerged(record, frame);
   FS_ASSIGN_OR_RETURN(Process * process, Of(record.place, frame->seq));
-  FS_ASSIGN_OR_RETURN(const Part here, HasFrame(*process, *frame));
+  FS_ASSIGN_OR_RETURN(const Part here, HasFrame(*frame, process));
   if (here == Part::kAll) {
     ++outcome_.known.frames;
     NoteStep(*frame, process);
@@ -337,19 +356,23 @@ Status RunImportImpl::AddFrame(const archive::Record& record) {
   }
   const SourceId& id = process->id;
   // What came to the other server has been through its checks; an archive may come from anyone.
-  if (rules_.check_frame) {
-    const Status fits = rules_.check_frame(*process->before.hello, *frame);
-    if (!fits.ok())
-      return AddQuarantined({archive::RecordKind::kQuarantined, record.place, record.payload,
-                             static_cast<uint32_t>(wire::RecordType::kFrame), frame->seq, fits.message()});
+  Status fits;
+  if (frame->parts > kMostParts) {
+    fits = Status(Code::kInvalidArgument,
+                  "parts: " + std::to_string(frame->parts) + ", at most " + std::to_string(kMostParts));
+  } else if (rules_.check_frame) {
+    fits = rules_.check_frame(*process->before.hello, *frame);
   }
+  if (!fits.ok())
+    return AddQuarantined({archive::RecordKind::kQuarantined, record.place, record.payload,
+                           static_cast<uint32_t>(wire::RecordType::kFrame), frame->seq, fits.message()});
   NoteStep(*frame, process);
   FS_ASSIGN_OR_RETURN(Attempt * attempt, AttemptOf(record.place.attempt));
   // Of a step that its process sent twice the later one holds: one that comes here second although it was
   // sent first is put behind all that is closed.
   bool earlier = false;
   if (here == Part::kNone && !process->fresh && process->steps.Contains(frame->step)) {
-    FS_ASSIGN_OR_RETURN(const uint64_t newest, NewestHere(*process, *attempt, frame->step));
+    FS_ASSIGN_OR_RETURN(const uint64_t newest, NewestHere(id, frame->step));
     earlier = frame->seq < newest;
   }
   if (here == Part::kSome) {
@@ -361,7 +384,7 @@ Status RunImportImpl::AddFrame(const archive::Record& record) {
   } else {
     PutFrame(FrameKey(id, frame->step, frame->seq), record.payload, id, frame);
   }
-  if (!process->fresh) process->steps.Add(frame->step);
+  if (!process->fresh || frame->parts > 1) process->steps.Add(frame->step);
   process->raw.Add(frame->seq);
   ++process->frames;
   ++outcome_.added.frames;
@@ -564,21 +587,28 @@ bool RunImportImpl::MarkBegun(Batch* batch) {
 Status RunImportImpl::PutBesideParts() {
   if (pending_->joining.empty()) return OkStatus();
   FS_ASSIGN_OR_RETURN(const Database::View view, store_.db_->Look());
+  std::map<std::tuple<SourceId, int64_t, uint64_t>, PartsHere> frames;
   for (Joining& joining : pending_->joining) {
     const SourceId& id = joining.id;
     const int64_t step = joining.frame->step;
     const uint64_t seq = joining.frame->seq;
     const uint64_t first = seq - joining.frame->part;
-    FS_ASSIGN_OR_RETURN(const PartsHere here, FindPartsHere(view, id, step, first));
-    const bool open = here.any ? here.open : !pending_->behind.contains({id, first});
-    if (open) {
+    const auto [it, anew] = frames.try_emplace({id, step, first});
+    PartsHere& here = it->second;
+    if (anew) {
+      FS_ASSIGN_OR_RETURN(here, FindPartsHere(view, id, step, first));
+      if (!here.any) here.open = !pending_->behind.contains({id, first});
+      // What is sealed drops them; what is kept will not be.
+      if (!here.open)
+        FS_RETURN_IF_ERROR(
+            store_.DropRollups(view, {id.run, id.attempt, id.rank}, step, step, &pending_->batch));
+    }
+    if (here.open) {
       PutFrame(FrameKey(id, step, seq), joining.payload, id, std::move(joining.frame));
       continue;
     }
     pending_->kept.insert({id.run, id.attempt, id.rank});
     pending_->batch.Put(FrameKey(Table::kKept, id, step, seq), KeptValue(here.seal, joining.payload));
-    // What is sealed drops them; this will not be.
-    FS_RETURN_IF_ERROR(store_.DropRollups(view, {id.run, id.attempt, id.rank}, step, step, &pending_->batch));
   }
   pending_->joining.clear();
   return OkStatus();

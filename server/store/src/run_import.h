@@ -46,8 +46,10 @@ class RunImportImpl final : public RunImport {
     bool fresh = false;    // was not here
     uint64_t durable = 0;  // as the archive declares it: it has no record with a higher number
     NumberSet<uint64_t> sealed, raw;  // numbers of its frames that are here; raw: a part of a frame each
-    NumberSet<int64_t> steps;         // of these frames
-    NumberSet<uint64_t> others;       // events and quarantined
+    NumberSet<int64_t> steps;         // of these frames; of a new process: of those in parts alone
+    // A frame of which parts, not all, were here when it was last looked for: its step and first number.
+    std::optional<std::pair<int64_t, uint64_t>> torn;
+    NumberSet<uint64_t> others;                        // events and quarantined
     uint64_t frames = 0, events = 0, quarantined = 0;  // here, and added
     std::optional<int64_t> first_step, last_step;  // of its frames in the archive that are in good standing
     struct {
@@ -97,7 +99,7 @@ class RunImportImpl final : public RunImport {
   Result<const SourceInfo*> FindHere(const archive::Place& place, const Attempt& attempt,
                                      uint64_t incarnation) const;
   Status Enter(Attempt* attempt, Process* process);
-  Status RaiseDurable(const Process& process, const SourceInfo& here);
+  Status BringUp(const SourceInfo& here, Process* process);
   Status WriteDeclaration(Batch* batch);
   Status ReadCounters(std::string_view bytes, SourceInfo* told) const;
   int64_t Time(int64_t unix_ns) const;
@@ -122,9 +124,9 @@ class RunImportImpl final : public RunImport {
   static void NoteStep(const wire::Frame& frame, Process* process);
   // How much of the frame is here that this one is, or is a part of.
   enum class Part { kNone, kSome, kAll };
-  Result<Part> HasFrame(const Process& process, const wire::Frame& frame) const;
+  Result<Part> HasFrame(const wire::Frame& frame, Process* process) const;
   Status PutBesideParts();
-  Result<uint64_t> NewestHere(const Process& process, const Attempt& attempt, int64_t step) const;
+  Result<uint64_t> NewestHere(const SourceId& process, int64_t step) const;
   // Enters the number of an event or a quarantined record; false: it is here.
   bool IsNew(Process* process, uint64_t seq, uint64_t Process::*here, uint64_t Counts::*counter);
   Result<std::vector<SourceInfo>> Settle(Batch* batch) const;

@@ -1,10 +1,14 @@
 // A run from one store into another: everything bit for bit, again without effect, in pieces and beside live
 // senders.
 #include <gtest/gtest.h>
+#include <rocksdb/perf_context.h>
+#include <rocksdb/perf_level.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <random>
 #include <span>
 #include <tuple>
@@ -14,6 +18,8 @@
 #include "foreshock/archive/entry.h"
 #include "foreshock/server/store/check.h"
 #include "foreshock/server/store/store.h"
+#include "frames_here.h"
+#include "keys.h"
 #include "registry.h"
 #include "run_archive_support.h"
 #include "store_impl.h"
@@ -158,6 +164,52 @@ TEST_F(RunArchive, WhatCameLaterIsAddedByALaterArchive) {
   EXPECT_EQ(outcome->added.frames, 150u);
   EXPECT_EQ(outcome->known.frames, 100u);
   ExpectSame();
+}
+
+// Its frames are held against what it said last, where that is what the archive has.
+TEST_F(RunArchive, AProcessThatSaidAChangedHelloHasItHere) {
+  wire::Hello hello = HelloOf("gpt");
+  const auto add_layer = [&](uint32_t index) {
+    wire::Layer& layer = hello.model.layers.emplace_back();
+    layer.layer = index;
+    layer.query_heads = layer.kv_heads = 4;
+    layer.head_dim = 8;
+  };
+  add_layer(0);
+  add_layer(1);
+  const SourceId id = a_->OpenSource(hello, 100)->id;
+  Steps(*a_, id, 0, 10);
+  const auto first = Exported(*a_, "gpt");
+  Store::ImportRules rules;
+  rules.check_frame = [](const wire::Hello& of, const wire::Frame& frame) {
+    const bool fits = frame.step < 10 || of.model.layers.size() > 2;
+    return fits ? OkStatus() : Status(Code::kInvalidArgument, "layer");
+  };
+  const auto import = [&](const std::vector<archive::Entry>& entries) {
+    auto run = *b_->StartImport(BeginOf("gpt"), 13, rules);
+    Status status;
+    for (const archive::Entry& entry : entries) {
+      if (status.ok()) status = run->Add(entry);
+    }
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    const auto outcome = run->Finish();
+    return outcome.ok() ? outcome->added : RunImport::Counts{};
+  };
+  EXPECT_EQ(import(first).frames, 10u);
+  add_layer(2);
+  hello.unmonitored.push_back({"rotary", "not told"});
+  hello.world_size = 2;
+  ASSERT_TRUE(a_->OpenSource(hello, 200).ok());
+  Steps(*a_, id, 10, 20);
+  const RunImport::Counts added = import(Exported(*a_, "gpt"));
+  EXPECT_EQ(added.frames, 10u);
+  EXPECT_EQ(added.quarantined, 0u);
+  hello.world_size = 1;  // a process that is here keeps its world
+  EXPECT_EQ(*b_->GetRun("gpt")->newest().sources[0].hello, hello);
+  EXPECT_EQ(import(first).frames, 0u);  // an older one takes nothing back
+  b_.reset();
+  b_ = OpenAt(to_);
+  EXPECT_EQ(*b_->GetRun("gpt")->newest().sources[0].hello, hello);
 }
 
 TEST_F(RunArchive, TheSenderWentOnHereFirst) {
@@ -562,6 +614,42 @@ TEST_F(RunArchiveOfParts, OneThatWillNotBeFinishedIsGivenAsItIs) {
   EXPECT_EQ(ExportedWhileTheRestComes(3'000 + kMinuteNs).status().code(), Code::kUnavailable);
 }
 
+// The process, which is new here, finishes the frame here after all while it is imported, and goes on until
+// what came of it is set aside.
+TEST_F(RunArchiveOfParts, OneThatIsFinishedHereWhileItsProcessIsImportedBecomesWhole) {
+  std::vector<archive::Entry> entries;
+  ASSERT_TRUE(a_->ExportRun("gpt", 3'000 + kMinuteNs, [&](archive::Entry entry) {
+                  entries.push_back(std::move(entry));
+                  return OkStatus();
+                }).ok());
+  auto import = *b_->StartImport(BeginOf("gpt"), 13);
+  for (const archive::Entry& entry : entries) {
+    ASSERT_TRUE(import->Add(entry).ok());
+    if (!std::holds_alternative<archive::Process>(entry)) continue;
+    PutParts(*b_, 2, parts_.list.size());
+    Records later(id_, parts_.list.back().head.seq + 1);
+    for (int64_t step = 31; step < 150; ++step) later.Frame(HeadsFrame(step, 0));
+    Put(*b_, std::move(later));
+    ASSERT_TRUE(b_->Settle().ok());
+  }
+  ASSERT_TRUE(import->Finish().ok());
+  for (const bool settled : {false, true}) {
+    if (settled) {
+      ASSERT_TRUE(b_->Settle().ok());
+    }
+    const Everything all = AllFrames(*b_, "gpt");
+    EXPECT_EQ(all.size(), 2u * 150);  // as rank 0 and as merged
+    for (const auto& [key, payload] : all) {
+      const auto frame = wire::DecodeFrame(payload);
+      EXPECT_LE(frame->parts, 1u) << frame->step;
+      EXPECT_EQ(frame->series.size(), frame->step == 30 ? 40u : 2u) << frame->step;
+    }
+  }
+  const SourceInfo source = b_->GetRun("gpt")->newest().sources[0];
+  EXPECT_EQ(source.frames, source.durable_seq);
+  EXPECT_EQ(source.gaps, 0u);
+}
+
 // A sender changed servers between two parts of a frame: its first parts are there, the others here.
 class RunArchiveOfTornFrame : public RunArchiveOfParts {
  protected:
@@ -629,6 +717,35 @@ TEST_F(RunArchiveOfTornFrame, AlsoWhereThePartsHereWereSetAside) {
     EXPECT_LE(wire::DecodeFrame(payload)->parts, 1u) << std::get<3>(key);
   ASSERT_TRUE(b_->Settle().ok());
   EXPECT_EQ(OfRank(), whole);
+}
+
+TEST_F(RunArchiveOfTornFrame, PartsThatNoReaderJoinsAreNotAllOfIt) {
+  const Folder folder;
+  StoreOptions options;
+  options.folder = folder.path() + "/store";
+  const auto database = *Database::Open(options);
+  const auto put = [&](size_t part, std::optional<uint32_t> seal) {
+    const Append& record = parts_.list[part];
+    Batch batch;
+    const Table table = seal ? Table::kKept : Table::kFrame;
+    batch.Put(FrameKey(table, id_, 30, record.head.seq),
+              seal ? KeptValue(*seal, record.payload) : record.payload);
+    ASSERT_TRUE(database->Write(batch, true).ok());
+  };
+  const auto find = [&] { return *FindPartsHere(*database->Look(), id_, 30, 31); };
+  EXPECT_FALSE(find().any);
+  const size_t count = parts_.list.size();
+  for (size_t part = 0; part < count; ++part) {
+    if (part == 0) put(part, std::nullopt);
+    if (part == 1) put(part, 3);
+    if (part > 1) put(part, 4);
+  }
+  const PartsHere here = find();
+  EXPECT_TRUE(here.any && here.open);
+  EXPECT_EQ(here.seal, 4u);
+  EXPECT_FALSE(here.all);
+  for (size_t part = 0; part < 2; ++part) put(part, 4);
+  EXPECT_TRUE(find().all);
 }
 
 TEST_F(RunArchiveOfTornFrame, AWholeFrameIsNotKnownByAPartOfIt) {
@@ -878,6 +995,116 @@ TEST_F(RunArchive, AStepThatIsMergedDuringTheExportIsMergedOrMarked) {
   EXPECT_TRUE(there || b_->UnmergedSteps()->size() == 1u);
 }
 
+// How many entries of the database this thread passes while it does something.
+uint64_t EntriesRead(const std::function<void()>& something) {
+  rocksdb::SetPerfLevel(rocksdb::PerfLevel::kEnableCount);
+  rocksdb::get_perf_context()->Reset();
+  something();
+  rocksdb::SetPerfLevel(rocksdb::PerfLevel::kDisable);
+  return rocksdb::get_perf_context()->internal_key_skipped_count;
+}
+
+TEST_F(RunArchive, ManyPartsOfAFrameAreNotReadForEachOther) {
+  const SourceId id = Say(*a_, {});
+  wire::Frame large = HeadsFrame(0, 1);
+  for (uint32_t layer = 2; layer < 2'000; ++layer)
+    large.series.push_back(HeadSeries(kLogitMax, layer, {1, 2, 3, 4}));
+  Records parts(id);
+  parts.Split(large, 1);
+  ASSERT_EQ(parts.list.size(), 2'000u);
+  Records first = parts, later(id, 2'001);
+  first.list.resize(1'000);
+  later.Frame(HeadsFrame(1, 1));
+  for (Records* records : {&parts, &later}) Put(*a_, std::move(*records));
+  Say(*b_, {});
+  Put(*b_, std::move(first));
+  const auto entries = Exported(*a_, "gpt");
+  const uint64_t read = EntriesRead([&] {
+    const auto outcome = Import(*b_, "gpt", entries);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+    EXPECT_EQ(outcome->added.frames, 1'001u);
+  });
+  EXPECT_LT(read, 10'000u);
+  ExpectSame();
+}
+
+TEST_F(RunArchive, AFrameOfMorePartsThanAnyHasIsQuarantined) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 2);
+  auto entries = Exported(*a_, "gpt");
+  for (archive::Entry& entry : entries) {
+    auto* record = std::get_if<archive::Record>(&entry);
+    if (record == nullptr) continue;
+    wire::Frame frame = *wire::DecodeFrame(record->payload);
+    frame.parts = frame.step == 0 ? 4'096 : 4'097;
+    record->payload = wire::Encode(frame);
+  }
+  const auto outcome = Import(*b_, "gpt", entries);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_EQ(outcome->added.frames, 1u);
+  EXPECT_EQ(outcome->added.quarantined, 1u);
+  const auto quarantined = b_->ReadQuarantine("gpt", 10);
+  ASSERT_EQ(quarantined->size(), 1u);
+  EXPECT_EQ(quarantined->front().reason, "parts: 4097, at most 4096");
+}
+
+// To learn which of two frames of a step holds.
+TEST_F(RunArchive, ValuesOfWhatIsHereAreNotReadForItsNumber) {
+  const auto wide = [](const SourceId& id, uint64_t seq, float value) {
+    Records records(id, seq);
+    for (int64_t step = 0; step < 80; ++step) {
+      wire::Frame frame = HeadsFrame(step, 1);
+      for (uint32_t layer = 2; layer < 100; ++layer)
+        frame.series.push_back(HeadSeries(kLogitMax, layer, {value, 2, 3, 4}));
+      records.Frame(std::move(frame));
+    }
+    return records;
+  };
+  const SourceId id = Say(*a_, {});
+  Put(*a_, wide(id, 1, 0.7f));
+  Put(*b_, wide(Say(*b_, {}), 81, 0.3f));
+  ASSERT_TRUE(b_->Settle().ok());
+  const auto entries = Exported(*a_, "gpt");
+  const uint64_t read = EntriesRead([&] {
+    const auto outcome = Import(*b_, "gpt", entries);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+    EXPECT_EQ(outcome->added.frames, 80u);
+  });
+  EXPECT_LT(read, 2'000u);
+  for (const auto& [key, frame] : AllFrames(*b_, "gpt")) EXPECT_GT(std::get<4>(key), 80u);
+}
+
+TEST_F(RunArchive, WhatIsKeptIsNotReadForEveryPageOfOpenFrames) {
+  a_.reset();
+  StoreOptions options;
+  options.folder = from_.path() + "/store";
+  auto opened = Database::Open(options);
+  ASSERT_TRUE(opened.ok());
+  auto store = std::make_unique<StoreImpl>(std::move(opened).value(), options);  // without its sealer
+  ASSERT_TRUE(store->Load().ok());
+  const SourceId id = Say(*store, {});
+  wire::Frame wide = HeadsFrame(0, 1);
+  for (uint32_t layer = 2; layer < 10; ++layer)
+    wide.series.push_back(HeadSeries(kLogitMax, layer, std::vector<float>(12'288, 1)));
+  uint64_t seq = 0;
+  const auto put = [&](wire::Frame frame) {
+    Records one(id, ++seq);
+    one.Frame(std::move(frame));
+    Put(*store, std::move(one));
+  };
+  for (int again = 0; again < 2; ++again) {  // which sets aside what was there
+    for (int64_t step = 0; step < 400; ++step) put(HeadsFrame(step, 1));
+  }
+  ASSERT_TRUE(store->Settle().ok());
+  for (wide.step = 400; wide.step < 500; ++wide.step) put(wide);
+  std::vector<archive::Entry> entries;
+  const uint64_t read = EntriesRead([&] { entries = Exported(*store, "gpt"); });
+  EXPECT_LT(read, 2'500u);
+  a_ = std::move(store);
+  ASSERT_TRUE(Import(*b_, "gpt", entries).ok());
+  EXPECT_TRUE(AllFrames(*b_, "gpt") == AllFrames(*a_, "gpt"));
+}
+
 // A taker may take minutes over an entry. Meanwhile the database may have to be closed and opened again, and
 // the space of what is deleted is wanted.
 TEST_F(RunArchive, NothingIsHeldWhileItIsTaken) {
@@ -925,6 +1152,73 @@ TEST_F(RunArchive, NothingIsHeldWhileItIsTaken) {
   ASSERT_TRUE(b_->Settle().ok());
   EXPECT_EQ(AllFrames(*a_, "gpt"), AllFrames(*b_, "gpt"));
   EXPECT_EQ(b_->ReadEvents("gpt", "", 0, 1'000)->size(), 1'500u);
+}
+
+// Step 5, in parts of nearly 4 MiB, from number 6 on.
+Records LargeParts(const SourceId& id) {
+  wire::Frame large = HeadsFrame(5, 1);
+  for (uint32_t layer = 2; layer < 62; ++layer)
+    large.series.push_back(HeadSeries(kLogitMax, layer, std::vector<float>(45'000, 1)));
+  Records parts(id, 6);
+  parts.Split(large, wire::kSafeMessageBytes);
+  return parts;
+}
+
+// A page of open frames does not end between the parts of one: the sealer may make it one before the next.
+TEST_F(RunArchive, AFrameIsNotTornWhereItIsSealedWhileItsPartsAreTaken) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 5);
+  ASSERT_TRUE(Import(*b_, "gpt", Exported(*a_, "gpt")).ok());
+  Records parts = LargeParts(id);
+  const size_t count = parts.list.size();
+  Put(*a_, std::move(parts));
+  Records later(id, 6 + count);
+  for (int64_t step = 6; step < 24; ++step) later.Frame(HeadsFrame(step, 1));
+  Put(*a_, std::move(later));
+  ASSERT_EQ(a_->stats().sealed_frames, 0u);
+
+  std::vector<archive::Entry> entries;
+  const auto take = [&](archive::Entry entry) {
+    const auto* record = std::get_if<archive::Record>(&entry);
+    const bool first = record != nullptr && wire::DecodeFrame(record->payload)->seq == 6;
+    entries.push_back(std::move(entry));
+    return first ? a_->Settle() : OkStatus();
+  };
+  ASSERT_TRUE(a_->ExportRun("gpt", 3'000, take).ok());
+  ASSERT_GT(a_->stats().sealed_frames, 0u);
+  const Folder folder;
+  const auto fresh = OpenAt(folder);
+  for (Store* store : {b_.get(), fresh.get()}) {
+    const auto outcome = Import(*store, "gpt", entries);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+    ASSERT_TRUE(store->Settle().ok());
+    EXPECT_TRUE(AllFrames(*store, "gpt") == AllFrames(*a_, "gpt"));  // MiB of them
+  }
+}
+
+// The sealer of a server that hears more of the process meanwhile does not wait for the parts to come.
+TEST_F(RunArchive, AFrameIsNotTornWhereItIsSealedWhileItsPartsAreImported) {
+  const SourceId id = Say(*a_, {});
+  Steps(*a_, id, 0, 5);
+  Records parts = LargeParts(id);
+  const size_t count = parts.list.size();
+  Put(*a_, std::move(parts));
+  auto import = *b_->StartImport(BeginOf("gpt"), 13);
+  for (const archive::Entry& entry : Exported(*a_, "gpt")) {
+    ASSERT_TRUE(import->Add(entry).ok());
+    const auto* record = std::get_if<archive::Record>(&entry);
+    if (record == nullptr || wire::DecodeFrame(record->payload)->seq != 4 + count) continue;
+    Records later(id, 6 + count);
+    for (int64_t step = 6; step < 100; ++step) later.Frame(HeadsFrame(step, 1));
+    Put(*b_, std::move(later));
+    ASSERT_TRUE(b_->Settle().ok());
+    ASSERT_GT(b_->stats().sealed_frames, 0u);
+  }
+  ASSERT_TRUE(import->Finish().ok());
+  ASSERT_TRUE(b_->Settle().ok());
+  const Everything here = AllFrames(*b_, "gpt");
+  EXPECT_EQ(here.size(), 2u * 100);  // as rank 0 and as merged
+  for (const auto& [key, payload] : AllFrames(*a_, "gpt")) EXPECT_TRUE(here.at(key) == payload);
 }
 
 TEST_F(RunArchive, ObserversHearOfItOnce) {
