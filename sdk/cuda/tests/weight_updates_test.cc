@@ -23,33 +23,44 @@ double ExactProjection(const Matrix& w, const float* u, const float* v) {
   return static_cast<double>(sum);
 }
 
-class WeightProjections : public ::testing::TestWithParam<std::tuple<DType, Order>> {};
-
-TEST_P(WeightProjections, MatchTheReference) {
-  FS_NEEDS_DEVICE();
-  const auto [dtype, order] = GetParam();
-  for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1},
-                                   {33, 31},
-                                   {768, 64},
-                                   {1030, 128},
-                                   {513, 80},
-                                   {300, 256},
-                                   {700, 200}}) {
-    for (const size_t shift : {size_t{0}, kernels::SizeOf(dtype)}) {
-      SCOPED_TRACE(testing::Message() << rows << " x " << cols << " shift " << shift);
-      DeviceWeight w(RandomMatrix(rows, cols, 3), dtype, order, shift);
-      Probed probed({w.view()});
-      const double sigma1 = probed.Spectra().spectra[0].sigma[0];
-      probed.probe->Adopt();
-      ASSERT_TRUE(probed.probe->Start(nullptr).ok());
-      const DeviceUpdates got = probed.Read().updates[0];
-      const auto u = probed.U(0, rows, false), v = probed.V(0, cols, false);
-      for (int i = 0; i < kPairs; ++i) {
-        const double want = ExactProjection(w.exact(), u.data() + i * rows, v.data() + i * cols);
-        EXPECT_TRUE(std::abs(got.r[i] - want) <= 1e-7 * sigma1) << got.r[i] << " " << want;
+class WeightProjections : public ::testing::TestWithParam<std::tuple<DType, Order>> {
+ protected:
+  using Sizes = std::initializer_list<std::pair<int64_t, int64_t>>;
+  // check(weight, probed, sigma1) for a matrix of each size, aligned and not, whose pairs are in use.
+  template <typename Check>
+  static void ForEach(const Sizes& sizes, Check check) {
+    const auto [dtype, order] = GetParam();
+    for (const auto& [rows, cols] : sizes) {
+      for (const size_t shift : {size_t{0}, kernels::SizeOf(dtype)}) {
+        SCOPED_TRACE(testing::Message() << rows << " x " << cols << " shift " << shift);
+        DeviceWeight w(RandomMatrix(rows, cols, 3), dtype, order, shift);
+        Probed probed({w.view()});
+        const double sigma1 = probed.Spectra().spectra[0].sigma[0];
+        probed.probe->Adopt();
+        ASSERT_TRUE(probed.probe->Start(nullptr).ok());
+        check(w, probed, sigma1);
       }
     }
   }
+  // r along the pairs in use, within what is promised.
+  static void ExpectProjections(const DeviceUpdates& got, const DeviceWeight& w, const std::vector<float>& u,
+                                const std::vector<float>& v, double sigma1) {
+    for (int i = 0; i < kPairs; ++i) {
+      const double want =
+          ExactProjection(w.exact(), u.data() + i * w.exact().rows, v.data() + i * w.exact().cols);
+      EXPECT_TRUE(std::abs(got.r[i] - want) <= 1e-7 * sigma1) << got.r[i] << " " << want;
+    }
+  }
+};
+
+TEST_P(WeightProjections, MatchTheReference) {
+  FS_NEEDS_DEVICE();
+  ForEach({{1, 1}, {33, 31}, {768, 64}, {1030, 128}, {513, 80}, {300, 256}, {700, 200}},
+          [](const DeviceWeight& w, Probed& probed, double sigma1) {
+            const DeviceUpdates got = probed.Read().updates[0];
+            ExpectProjections(got, w, probed.U(0, w.exact().rows, false), probed.V(0, w.exact().cols, false),
+                              sigma1);
+          });
 }
 INSTANTIATE_TEST_SUITE_P(
     All, WeightProjections,
@@ -59,41 +70,25 @@ INSTANTIATE_TEST_SUITE_P(
 // The spectra's own pass gives r along the pairs in use.
 TEST_P(WeightProjections, ComeWithTheSpectra) {
   FS_NEEDS_DEVICE();
-  const auto [dtype, order] = GetParam();
-  for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1},
-                                   {2, 3},
-                                   {33, 31},
-                                   {768, 64},
-                                   {1030, 128},
-                                   {513, 80},
-                                   {300, 256},
-                                   {4096, 128}}) {
-    for (const size_t shift : {size_t{0}, kernels::SizeOf(dtype)}) {
-      SCOPED_TRACE(testing::Message() << rows << " x " << cols << " shift " << shift);
-      DeviceWeight w(RandomMatrix(rows, cols, 3), dtype, order, shift);
-      Probed probed({w.view()});
-      const double sigma1 = probed.Spectra().spectra[0].sigma[0];
-      probed.probe->Adopt();
-      ASSERT_TRUE(probed.probe->Start(nullptr).ok());
-      const DeviceUpdates before = probed.Read().updates[0];
-      const auto u = probed.U(0, rows, false), v = probed.V(0, cols, false);
-      w.host().Set(rows / 2, cols / 2, w.exact()(rows / 2, cols / 2) + 0.3 * sigma1);
-      w.Send();
-      ASSERT_TRUE(probed.probe->SpectraAndStep(nullptr, 0).ok());
-      const DeviceResults got = probed.Read();
-      const DeviceUpdates& updates = got.updates[0];
-      for (int i = 0; i < kPairs; ++i) {
-        const double want = ExactProjection(w.exact(), u.data() + i * rows, v.data() + i * cols);
-        EXPECT_TRUE(std::abs(updates.r[i] - want) <= 1e-7 * sigma1) << updates.r[i] << " " << want;
-        EXPECT_EQ(updates.last_c[i], updates.r[i] - before.r[i]);
-      }
-      ExpectSpectrum(got.spectra[0], w.exact());
-      ExpectPairs(got.spectra[0], w.exact(), probed.U(0, rows), probed.V(0, cols));
-      // Spectra alone and a step alone find the same.
-      ASSERT_TRUE(probed.probe->Step(nullptr, 0).ok());
-      for (const double c : probed.Read().updates[0].last_c) EXPECT_TRUE(std::abs(c) <= 1e-12 * sigma1) << c;
-    }
-  }
+  ForEach({{1, 1}, {2, 3}, {33, 31}, {768, 64}, {1030, 128}, {513, 80}, {300, 256}, {4096, 128}},
+          [](DeviceWeight& w, Probed& probed, double sigma1) {
+            const int64_t rows = w.exact().rows, cols = w.exact().cols;
+            const DeviceUpdates before = probed.Read().updates[0];
+            const auto u = probed.U(0, rows, false), v = probed.V(0, cols, false);
+            w.host().Set(rows / 2, cols / 2, w.exact()(rows / 2, cols / 2) + 0.3 * sigma1);
+            w.Send();
+            ASSERT_TRUE(probed.probe->SpectraAndStep(nullptr, 0).ok());
+            const DeviceResults got = probed.Read();
+            const DeviceUpdates& updates = got.updates[0];
+            ExpectProjections(updates, w, u, v, sigma1);
+            for (int i = 0; i < kPairs; ++i) EXPECT_EQ(updates.last_c[i], updates.r[i] - before.r[i]);
+            ExpectSpectrum(got.spectra[0], w.exact());
+            ExpectPairs(got.spectra[0], w.exact(), probed.U(0, rows), probed.V(0, cols));
+            // Spectra alone and a step alone find the same.
+            ASSERT_TRUE(probed.probe->Step(nullptr, 0).ok());
+            for (const double c : probed.Read().updates[0].last_c)
+              EXPECT_TRUE(std::abs(c) <= 1e-12 * sigma1) << c;
+          });
 }
 
 // Pairs below the rounding of W v, weights whose squares leave fp32's range, and no finite value at all.

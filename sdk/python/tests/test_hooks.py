@@ -466,14 +466,12 @@ def test_a_model_whose_parts_are_called(record, eager):
 def test_evaluations_count_no_tokens(record):
     model, optimizer = make()
     monitor, recording = record(model, optimizer, every=THIRD)
-    for step in range(4):
-        with torch.no_grad():  # before the first step as well
+
+    def evaluate(step):  # before the first step as well
+        with torch.no_grad():
             model(*models.batch(step, size=5))
-        loss = model(*models.batch(step))
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        monitor.step(loss=loss)
+
+    models.train(model, optimizer, 4, monitor, each=evaluate)
     monitor.close()
     assert [frame["tokens"] for frame in recording.steps().values()] == [3 * 24] * 4
 

@@ -36,9 +36,10 @@ inline wire::Frame HeadsFrame(int64_t step, uint32_t seed) {
   return frame;
 }
 
-inline std::vector<archive::Entry> Exported(const Store& store, const std::string& run) {
+inline std::vector<archive::Entry> Exported(const Store& store, const std::string& run,
+                                            int64_t now_unix_ns = 3'000) {
   std::vector<archive::Entry> entries;
-  const Status status = store.ExportRun(run, 3'000, [&](archive::Entry entry) {
+  const Status status = store.ExportRun(run, now_unix_ns, [&](archive::Entry entry) {
     entries.push_back(std::move(entry));
     return OkStatus();
   });

@@ -602,11 +602,7 @@ TEST_F(RunArchiveOfParts, AFrameOfWhichPartsAreToComeIsLeftToTheNextArchive) {
 
 // A process that died between two parts: what came of the frame is all there is.
 TEST_F(RunArchiveOfParts, OneThatWillNotBeFinishedIsGivenAsItIs) {
-  std::vector<archive::Entry> entries;
-  ASSERT_TRUE(a_->ExportRun("gpt", 3'000 + kMinuteNs, [&](archive::Entry entry) {
-                  entries.push_back(std::move(entry));
-                  return OkStatus();
-                }).ok());
+  const auto entries = Exported(*a_, "gpt", 3'000 + kMinuteNs);
   ASSERT_TRUE(Import(*b_, "gpt", entries).ok());
   ExpectSame();
   EXPECT_EQ(b_->GetRun("gpt")->newest().sources[0].durable_seq, 32u);
@@ -617,11 +613,7 @@ TEST_F(RunArchiveOfParts, OneThatWillNotBeFinishedIsGivenAsItIs) {
 // The process, which is new here, finishes the frame here after all while it is imported, and goes on until
 // what came of it is set aside.
 TEST_F(RunArchiveOfParts, OneThatIsFinishedHereWhileItsProcessIsImportedBecomesWhole) {
-  std::vector<archive::Entry> entries;
-  ASSERT_TRUE(a_->ExportRun("gpt", 3'000 + kMinuteNs, [&](archive::Entry entry) {
-                  entries.push_back(std::move(entry));
-                  return OkStatus();
-                }).ok());
+  const auto entries = Exported(*a_, "gpt", 3'000 + kMinuteNs);
   auto import = *b_->StartImport(BeginOf("gpt"), 13);
   for (const archive::Entry& entry : entries) {
     ASSERT_TRUE(import->Add(entry).ok());
@@ -662,14 +654,7 @@ class RunArchiveOfTornFrame : public RunArchiveOfParts {
     Put(*b_, std::move(later));
   }
   // Of a time when nothing more comes: with the parts as they are.
-  std::vector<archive::Entry> Later() {
-    std::vector<archive::Entry> entries;
-    EXPECT_TRUE(a_->ExportRun("gpt", 3'000 + kMinuteNs, [&](archive::Entry entry) {
-                    entries.push_back(std::move(entry));
-                    return OkStatus();
-                  }).ok());
-    return entries;
-  }
+  std::vector<archive::Entry> Later() const { return Exported(*a_, "gpt", 3'000 + kMinuteNs); }
   Everything OfRank() const {
     Everything all = AllFrames(*b_, "gpt");
     std::erase_if(all, [](const auto& entry) { return std::get<1>(entry.first) != 0; });  // merged: the same
