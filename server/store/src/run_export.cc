@@ -225,7 +225,7 @@ Status RunExport::Frames(const FramesOf& source) {
 Result<bool> RunExport::SomeFrames(const FramesOf& source, Given* given) {
   std::vector<SealedGroup> groups;
   std::vector<std::pair<uint32_t, std::string>> kept;  // seal, key
-  Page open;
+  std::optional<Page> open;
   {
     FS_ASSIGN_OR_RETURN(const Layouts::Look look, layouts_.See(source));
     if (given->groups != look.groups) {
@@ -250,9 +250,9 @@ Result<bool> RunExport::SomeFrames(const FramesOf& source, Given* given) {
           Read(look.view, SourcePrefix(Table::kFrame, source.run, source.attempt, source.rank), given->open));
     }
   }
-  if (groups.empty() && kept.empty()) {
-    const bool more = open.more;
-    FS_RETURN_IF_ERROR(Open(std::move(open), given));
+  if (open) {
+    const bool more = open->more;
+    FS_RETURN_IF_ERROR(Open(*std::move(open), given));
     return more;
   }
   // In the order in which they were closed, kept ones first: of two frames of a step the later given holds.

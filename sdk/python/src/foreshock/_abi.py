@@ -14,7 +14,6 @@ GRAD_NORM, LEARNING_RATE, LOSS_SCALE = 2, 3, 4
 EVENT_CHECKPOINT, EVENT_RESUME, EVENT_PHASE, EVENT_EVAL, EVENT_NOTE = 1, 2, 3, 4, 6
 ACTION_TAKEN, ACTION_REFUSED = 3, 4
 ALL_LAYERS = 0xFFFFFFFF
-WQ, WK = 0, 1
 
 LogFn = C.CFUNCTYPE(None, C.c_void_p, C.c_int, C.c_char_p)
 
@@ -240,7 +239,6 @@ SIGNATURES = {
     "fs_guard_save": (C.c_int, [_RUN, C.c_void_p, C.POINTER(C.c_size_t)]),
     "fs_guard_restore": (C.c_int, [_RUN, C.c_void_p, C.c_size_t]),
     "fs_qk_clip_factors": (C.c_int, [_RUN, C.c_uint32, C.c_double, C.POINTER(C.c_float), C.c_uint32]),
-    "fs_project_out": (C.c_int, [_RUN, C.c_uint32, C.c_int, C.c_uint32, C.c_void_p, C.c_int64, C.c_int64]),
     "fs_stats_init_size": (None, [C.POINTER(Stats), C.c_uint32]),
     "fs_get_stats": (C.c_int, [_RUN, C.POINTER(Stats)]),
 }

@@ -40,7 +40,6 @@ class Guard:
         self.removed = {}  # projection: {layer: norm taken off the last update with new directions}
         self._said = {}  # {layer: what was last noted of its effect}
         self._active, self._restore, self._projection, self._watched = {}, None, None, []
-        self._told_left_out = False
         if monitor.closed:
             self.refused = "nothing is watched: give foreshock.watch() an address (file:PATH will do)"
             _say(f"the guard is off: {self.refused}")
@@ -111,8 +110,7 @@ class Guard:
 
     def after_optimizer(self):
         if self._projection is not None:
-            if self._projection.left_out and not self._told_left_out:
-                self._told_left_out = True
+            if self._projection.left_out:
                 self.monitor.unmonitored("projection", "the optimizer's step is recorded in a CUDA graph: its updates stay whole")
             if self.monitor.skipped:
                 self._projection.forget()
