@@ -1,9 +1,12 @@
 // FinishHeads: one block a head adds up what the row kernels' warps left, in a fixed order and in double, and
-// writes the head's AttentionHeadStats. No atomics, so the same rows give the same bits.
+// writes the head's AttentionHeadStats. No atomics, so the same rows give the same bits. It takes one call's
+// heads, or those of many calls at once.
 //
 // PlanTiles: before the row kernels, one block counts the tiles of packed sequences from cu_seqlens on the
 // device.
 #include "attention_finish.h"
+
+#include <algorithm>
 
 #include "attention_partial.cuh"
 #include "kernel_launch.cuh"
@@ -38,15 +41,25 @@ struct Sums {
   }
 };
 
-// One block a head. Partials are added in a fixed order: by thread, by lane, by warp. From sm_90 on its
-// blocks may be there before the scoring kernel has ended, and wait for it.
-__global__ void __launch_bounds__(kThreads)
-    FinishHeads(TileList list, const WarpPartial* partials, const uint32_t* enabled,
-                kernels::AttentionHeadStats* heads) {
+// Calls whose heads one launch adds up; a block a head, call after call.
+template <int kMost>
+struct Batch {
+  HeadsToFinish calls[kMost];
+  unsigned end[kMost];  // blocks up to and with this call's
+};
+
+// Partials are added in a fixed order: by thread, by lane, by warp. From sm_90 on its blocks may be there
+// before the scoring kernel has ended, and wait for it.
+template <int kMost>
+__global__ void __launch_bounds__(kThreads) FinishHeads(const __grid_constant__ Batch<kMost> batch) {
   WaitForKernelAhead();
+  int call = 0;
+  while (kMost > 1 && blockIdx.x >= batch.end[call]) ++call;
+  const TileList& list = batch.calls[call].list;
+  const uint32_t* enabled = batch.calls[call].enabled;
   if (enabled != nullptr && *enabled == 0) return;
-  const int head = static_cast<int>(blockIdx.x);
-  const WarpPartial* mine = partials + head * list.PartialsPerHead();
+  const int head = static_cast<int>(blockIdx.x) - (static_cast<int>(batch.end[call]) - list.heads);
+  const WarpPartial* mine = batch.calls[call].partials + head * list.PartialsPerHead();
   const bool packed = list.prefix != nullptr;
   const int64_t count =
       packed ? int64_t{list.prefix[list.sampled_sequences]} * list.warps_per_tile : list.PartialsPerHead();
@@ -76,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
   out.logit_max = out.rows == 0 ? 0 : sums.largest;
   out.logit_min = out.rows == 0 ? 0 : sums.smallest;
   if (packed && list.prefix[list.sampled_sequences + 1] == 0) out.rows_visited = NAN;
-  heads[head] = out;
+  batch.calls[call].heads[head] = out;
 }
 
 // How many tiles come before each sampled sequence. One block; offsets that are no offsets leave no tile.
@@ -134,10 +147,26 @@ int LaunchPlanTiles(const AttentionProblem& problem, const TileList& list, const
   return cudaGetLastError();
 }
 
-int LaunchFinishHeads(const TileList& list, const WarpPartial* partials, const uint32_t* enabled,
-                      kernels::AttentionHeadStats* heads, cudaStream_t stream) {
-  return LaunchEarly<FinishHeads>(static_cast<unsigned>(list.heads), kThreads, 0, stream, list, partials,
-                                  enabled, heads);
+int LaunchFinishHeads(const HeadsToFinish& call, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(call.list.heads);
+  return LaunchEarly<FinishHeads<1>>(blocks, kThreads, 0, stream, Batch<1>{{call}, {blocks}});
+}
+
+// Not early: what is ahead on the stream is not ours, and need not have waited for what is ahead of it.
+int LaunchFinishHeads(const HeadsToFinish* calls, size_t count, cudaStream_t stream) {
+  constexpr size_t kMost = 16;  // 4 KB of parameters is what every driver takes
+  for (size_t first = 0; first < count; first += kMost) {
+    Batch<kMost> batch{};
+    unsigned blocks = 0;
+    for (size_t i = 0; i < std::min(kMost, count - first); ++i) {
+      batch.calls[i] = calls[first + i];
+      batch.end[i] = blocks += static_cast<unsigned>(calls[first + i].list.heads);
+    }
+    FinishHeads<kMost><<<blocks, kThreads, 0, stream>>>(batch);
+    const cudaError_t error = cudaGetLastError();
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace foreshock::cuda

@@ -10,6 +10,8 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 #include "attention_finish.h"
 #include "attention_hopper.h"
@@ -22,6 +24,9 @@ namespace foreshock::cuda {
 namespace {
 
 using kernels::KernelStatus;
+
+static_assert(sizeof(HeadsToFinish) <= sizeof(AttentionToFinish) &&
+              std::is_trivially_copyable_v<HeadsToFinish>);
 
 size_t PartialBytes(const TileList& list) {
   return static_cast<size_t>(list.PartialsPerHead()) * sizeof(WarpPartial);
@@ -40,9 +45,9 @@ size_t AttentionProbeWorkspaceBytes(const AttentionProblem& problem) noexcept {
          kWorkspaceAlignment;
 }
 
-LaunchStatus LaunchAttentionProbe(const AttentionProblem& p, const uint32_t* enabled,
-                                  kernels::AttentionHeadStats* heads, kernels::Workspace workspace,
-                                  Stream stream) noexcept {
+LaunchStatus LaunchAttentionScores(const AttentionProblem& p, const uint32_t* enabled,
+                                   kernels::AttentionHeadStats* heads, kernels::Workspace workspace,
+                                   Stream stream, AttentionToFinish* rest) noexcept {
   const KernelStatus status = kernels::CheckAttentionArguments(p);
   if (status != KernelStatus::kOk) return {status, 0};
   if (TooLong(p)) return {KernelStatus::kBadShape, 0};
@@ -63,10 +68,35 @@ LaunchStatus LaunchAttentionProbe(const AttentionProblem& p, const uint32_t* ena
     const int error = LaunchPlanTiles(p, list, enabled, prefix, on);
     if (error != cudaSuccess) return {KernelStatus::kOk, error};
   }
-  int error =
+  const int error =
       hopper ? LaunchHopper(p, list, enabled, partials, on) : LaunchPortable(p, list, enabled, partials, on);
-  if (error == cudaSuccess) error = LaunchFinishHeads(list, partials, enabled, heads, on);
+  const HeadsToFinish left{list, partials, enabled, heads};
+  std::memcpy(rest->kept, &left, sizeof left);
   return {KernelStatus::kOk, error};
+}
+
+int LaunchAttentionFinish(const AttentionToFinish* calls, size_t count, Stream stream) noexcept {
+  constexpr size_t kMost = 16;
+  HeadsToFinish left[kMost];
+  for (size_t first = 0; first < count; first += kMost) {
+    const size_t here = std::min(kMost, count - first);
+    for (size_t i = 0; i < here; ++i) std::memcpy(left + i, calls[first + i].kept, sizeof(HeadsToFinish));
+    const int error = LaunchFinishHeads(left, here, static_cast<cudaStream_t>(stream));
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+LaunchStatus LaunchAttentionProbe(const AttentionProblem& p, const uint32_t* enabled,
+                                  kernels::AttentionHeadStats* heads, kernels::Workspace workspace,
+                                  Stream stream) noexcept {
+  AttentionToFinish rest;
+  LaunchStatus launched = LaunchAttentionScores(p, enabled, heads, workspace, stream, &rest);
+  if (!launched.ok()) return launched;
+  HeadsToFinish left;
+  std::memcpy(&left, rest.kept, sizeof left);
+  launched.cuda_error = LaunchFinishHeads(left, static_cast<cudaStream_t>(stream));
+  return launched;
 }
 
 }  // namespace foreshock::cuda

@@ -16,6 +16,14 @@ LaunchStatus LaunchAttentionProbe(const kernels::AttentionProblem&, const uint32
   return {kernels::KernelStatus::kOk, kInsufficientDriver};
 }
 
+LaunchStatus LaunchAttentionScores(const kernels::AttentionProblem&, const uint32_t*,
+                                   kernels::AttentionHeadStats*, kernels::Workspace, Stream,
+                                   AttentionToFinish*) noexcept {
+  return {kernels::KernelStatus::kOk, kInsufficientDriver};
+}
+
+int LaunchAttentionFinish(const AttentionToFinish*, size_t, Stream) noexcept { return kInsufficientDriver; }
+
 size_t RoundingProbeWorkspaceBytes(const kernels::RoundingProblem&) noexcept { return 0; }
 
 LaunchStatus LaunchRoundingProbe(const kernels::RoundingProblem&, const uint32_t*,

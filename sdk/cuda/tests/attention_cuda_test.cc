@@ -593,6 +593,36 @@ TEST(AttentionCudaLaunch, AFlagInACapturedGraphDecides) {
   }
 }
 
+// More calls than one launch takes, of other shapes, packed ones among them: the bits of calls one by one.
+TEST(AttentionCudaLaunch, ManyCallsFinishedAtOnce) {
+  FS_SKIP_WITHOUT_CUDA();
+  constexpr size_t kCalls = 35;
+  DeviceCopies copies;
+  std::vector<AttentionToFinish> rest(kCalls);
+  std::vector<AttentionHeadStats*> out(kCalls);
+  std::vector<std::vector<AttentionHeadStats>> want;
+  for (size_t i = 0; i < kCalls; ++i) {
+    CaseOptions o;
+    o.storage = i % 3 == 0 ? Storage::kPacked : Storage::kBshd;
+    o.dim = i % 2 == 0 ? 64 : 128;
+    const auto length = static_cast<int64_t>(20 + 31 * i);
+    o.q_lens = {length, length};
+    const AttentionCase c(o);
+    want.push_back(RunOnDevice(c.Problem()));
+    const kernels::AttentionProblem p = copies.Copy(c.Problem());
+    out[i] = static_cast<AttentionHeadStats*>(copies.Allocate(want[i].size() * sizeof(AttentionHeadStats)));
+    ASSERT_TRUE(
+        LaunchAttentionScores(p, nullptr, out[i], AttentionWorkspace(p, &copies), nullptr, &rest[i]).ok());
+  }
+  ASSERT_EQ(LaunchAttentionFinish(rest.data(), kCalls, nullptr), cudaSuccess);
+  for (size_t i = 0; i < kCalls; ++i) {
+    std::vector<AttentionHeadStats> got(want[i].size());
+    const size_t bytes = got.size() * sizeof(got[0]);
+    ASSERT_EQ(cudaMemcpy(got.data(), out[i], bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+    EXPECT_EQ(std::memcmp(got.data(), want[i].data(), bytes), 0) << i;
+  }
+}
+
 // Offsets past 2^31 elements: the second sequence of a strided tensor.
 TEST(AttentionCudaLaunch, MoreThanTwoToThe31Elements) {
   FS_SKIP_WITHOUT_CUDA();

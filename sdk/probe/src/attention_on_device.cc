@@ -135,6 +135,7 @@ void AttentionWatch::SetStream(int device, void* stream) {
 
 void AttentionWatch::EndStep(FrameSlot* slot) noexcept {
   for (auto& device : devices_) {
+    device->FinishCalls();
     if (!device->Owes()) continue;
     if (slot->attention_ticket < 0) slot->attention_ticket = TakeTicket();
     device->EndStep(slot->attention_ticket);

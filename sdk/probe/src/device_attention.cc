@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
-#include "foreshock/sdk/cuda/attention_probe.h"
 #include "foreshock/sdk/cuda/rounding_probe.h"
 
 namespace foreshock::sdk {
@@ -42,6 +42,8 @@ Status DeviceAttention::MakeAll() {
   for (Ticket& ticket : tickets_) {
     FS_ASSIGN_OR_RETURN(ticket.host, cuda::PinnedBuffer::Make(device_, 2 * ResultBytes()));
     FS_ASSIGN_OR_RETURN(ticket.copied, cuda::DeviceEvent::Make(device_, false));
+    FS_ASSIGN_OR_RETURN(ticket.finish_begins, cuda::DeviceEvent::Make(device_, true));
+    FS_ASSIGN_OR_RETURN(ticket.finished, cuda::DeviceEvent::Make(device_, true));
     ticket.calls.resize(2 * first_head_.size());
     ticket.made.reserve(ticket.calls.size());
     ticket.replayed.reserve(ticket.calls.size());
@@ -103,14 +105,19 @@ KernelStatus DeviceAttention::Probe(int index, size_t layer, bool backward,
   if (!Enter(guard)) return KernelStatus::kOk;
   Lane* lane = TakeLane(stream);
   if (lane == nullptr) return KernelStatus::kOk;
-  if (!Check(lane->scratch.Reserve(ScratchBytes(problem, wanted), stream))) return KernelStatus::kOk;
+  const bool later = wanted.attention && stream == run_stream_;
+  kernels::Workspace partials{nullptr, 0};
+  if (later) partials = RoomForPartials(index, cuda::AttentionProbeWorkspaceBytes(problem.attention));
+  const size_t scratch = ScratchBytes(problem, {wanted.attention && !later, wanted.rounding});
+  if (!failure_.empty() || !Check(lane->scratch.Reserve(scratch, stream))) return KernelStatus::kOk;
   Ticket& ticket = tickets_[static_cast<size_t>(index)];
   const auto at = static_cast<uint32_t>(2 * layer + (backward ? 1 : 0));
   Call& call = ticket.calls[at];
   call.asked = Asked();
   if (!Check(call.begin.Record(stream))) return KernelStatus::kOk;
-  const KernelStatus status = Launch(ticket.host.data(), nullptr, layer, backward, problem, wanted,
-                                     {lane->scratch.data(), lane->scratch.bytes()}, stream, &call.asked);
+  const KernelStatus status =
+      Launch(ticket.host.data(), nullptr, layer, backward, problem, wanted,
+             {lane->scratch.data(), lane->scratch.bytes()}, partials, stream, &call.asked);
   if (!failure_.empty() || !Check(call.end.Record(stream)) || !Check(lane->done.Record(stream))) {
     return KernelStatus::kOk;
   }
@@ -123,12 +130,21 @@ KernelStatus DeviceAttention::Probe(int index, size_t layer, bool backward,
 
 KernelStatus DeviceAttention::Launch(void* results, const uint32_t* flags, size_t layer, bool backward,
                                      const kernels::RoundingProblem& problem, Wanted wanted,
-                                     kernels::Workspace scratch, cuda::Stream stream, Asked* asked) noexcept {
+                                     kernels::Workspace scratch, kernels::Workspace partials,
+                                     cuda::Stream stream, Asked* asked) noexcept {
   if (wanted.attention) {
+    AttentionHeadStats* heads = AttentionIn(results, layer);
+    const bool later = partials.data != nullptr;
     const cuda::LaunchStatus launched =
-        cuda::LaunchAttentionProbe(problem.attention, flags, AttentionIn(results, layer), scratch, stream);
+        later ? cuda::LaunchAttentionScores(problem.attention, flags, heads, partials, stream,
+                                            &waiting_.calls[waiting_.count])
+              : cuda::LaunchAttentionProbe(problem.attention, flags, heads, scratch, stream);
     if (launched.status != KernelStatus::kOk) return launched.status;
     if (!Check(cuda::CudaStatus(launched.cuda_error, "attention probe"))) return KernelStatus::kOk;
+    if (later) {
+      ++waiting_.count;
+      waiting_.used += partials.bytes;
+    }
     asked->done.attention = true;
     asked->learned_sinks = problem.attention.n_sinks > 0;
   }
@@ -143,6 +159,39 @@ KernelStatus DeviceAttention::Launch(void* results, const uint32_t* flags, size_
   return KernelStatus::kOk;
 }
 
+kernels::Workspace DeviceAttention::RoomForPartials(int ticket, size_t bytes) noexcept {
+  if (waiting_.ticket != ticket || waiting_.count == waiting_.calls.size()) FinishCalls();
+  const size_t needed = waiting_.used + bytes;
+  if (needed > waiting_.partials.bytes()) {
+    FinishCalls();  // they lie in what is given up
+    const size_t of_step = bytes * std::min(first_head_.size(), waiting_.calls.size());
+    if (!Check(waiting_.partials.Reserve(std::max(needed, of_step), run_stream_))) return {nullptr, 0};
+  }
+  waiting_.ticket = ticket;
+  return {static_cast<unsigned char*>(waiting_.partials.data()) + waiting_.used, bytes};
+}
+
+void DeviceAttention::FinishCalls() noexcept {
+  const size_t count = std::exchange(waiting_.count, 0);
+  waiting_.used = 0;
+  if (count == 0 || !failure_.empty()) return;
+  const cuda::DeviceGuard guard(device_);
+  if (!Enter(guard)) return;
+  Ticket& ticket = tickets_[static_cast<size_t>(waiting_.ticket)];
+  if (!Check(ticket.finish_begins.Record(run_stream_)) ||
+      !Check(cuda::CudaStatus(cuda::LaunchAttentionFinish(waiting_.calls.data(), count, run_stream_),
+                              "attention probe"))) {
+    return;
+  }
+  ticket.finish_reached = false;
+  ticket.has_finish = Check(ticket.finished.Record(run_stream_));
+}
+
+void DeviceAttention::SetStream(cuda::Stream stream) noexcept {
+  if (stream != run_stream_) FinishCalls();
+  run_stream_ = stream;
+}
+
 KernelStatus DeviceAttention::Capture(uint64_t capture, size_t layer, bool backward,
                                       const kernels::RoundingProblem& problem, Wanted wanted,
                                       cuda::Stream stream) {
@@ -155,7 +204,7 @@ KernelStatus DeviceAttention::Capture(uint64_t capture, size_t layer, bool backw
   if (!Check(made.status())) return KernelStatus::kOk;
   Asked asked;
   const KernelStatus status = Launch(graph_results_.data(), flags_.as<uint32_t>(), layer, backward, problem,
-                                     wanted, {made.value().data(), bytes}, stream, &asked);
+                                     wanted, {made.value().data(), bytes}, {nullptr, 0}, stream, &asked);
   graph_scratch_.push_back(std::move(made).value());
   if (!failure_.empty() || !(asked.done.attention || asked.done.rounding)) return status;
   captured = {capture, asked};
@@ -211,6 +260,11 @@ bool DeviceAttention::Ready(int index) noexcept {
     if (!reached(ticket.copied)) return false;
     ticket.copy_reached = true;
   }
+  if (failure_.empty() && waiting_.count > 0 && waiting_.ticket == index) return false;
+  if (failure_.empty() && ticket.has_finish && !ticket.finish_reached) {
+    if (!reached(ticket.finished)) return false;
+    ticket.finish_reached = true;
+  }
   for (; failure_.empty() && ticket.reached < ticket.made.size(); ++ticket.reached) {
     if (!reached(ticket.calls[ticket.made[ticket.reached]].end)) return false;
   }
@@ -242,7 +296,7 @@ double DeviceAttention::Nanos(int index) const {
   const Ticket& ticket = tickets_[static_cast<size_t>(index)];
   double nanos = 0;
   for (const uint32_t at : ticket.made) nanos += ticket.calls[at].end.NanosSince(ticket.calls[at].begin);
-  return nanos;
+  return ticket.has_finish ? nanos + ticket.finished.NanosSince(ticket.finish_begins) : nanos;
 }
 
 bool DeviceAttention::Idle() const noexcept {
@@ -252,7 +306,9 @@ bool DeviceAttention::Idle() const noexcept {
   // After an error nobody knows what was enqueued.
   return failure_.empty() && !has_captured_ &&
          std::all_of(lanes_.begin(), lanes_.end(),
-                     [&](const Lane& lane) { return lane.last_use == 0 || reached(lane.done); });
+                     [&](const Lane& lane) { return lane.last_use == 0 || reached(lane.done); }) &&
+         std::all_of(tickets_.begin(), tickets_.end(),
+                     [&](const Ticket& ticket) { return !ticket.has_finish || reached(ticket.finished); });
 }
 
 void DeviceAttention::Clear(int index) noexcept {
@@ -261,6 +317,7 @@ void DeviceAttention::Clear(int index) noexcept {
   ticket.replayed.clear();
   ticket.reached = 0;
   ticket.copy_reached = true;
+  ticket.has_finish = false;
 }
 
 }  // namespace foreshock::sdk

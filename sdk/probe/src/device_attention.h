@@ -14,6 +14,10 @@
 // stream (SetStream), and EndStep sends what the graphs wrote meanwhile on its way. Scratch memory of graphs
 // is kept to the end, because nobody says when a graph is gone.
 //
+// Attention calls on the run's stream leave their last part, adding up, to one kernel for all of them, which
+// is enqueued when the step ends (FinishCalls). Other streams may be gone by then: their calls are finished
+// at once.
+//
 // One thread at a time. Make and Capture allocate; Probe only where a call needs more scratch than every one
 // before it on its stream. Nothing ever waits for a device. An error of CUDA's ends the device's
 // measurements.
@@ -25,6 +29,7 @@
 #include <vector>
 
 #include "attention_columns.h"
+#include "foreshock/sdk/cuda/attention_probe.h"
 #include "foreshock/sdk/cuda/device_buffer.h"
 #include "foreshock/sdk/cuda/stream_scratch.h"
 #include "foreshock/sdk/layer_spec.h"
@@ -60,12 +65,16 @@ class DeviceAttention {
                               const kernels::RoundingProblem& problem, Wanted wanted,
                               cuda::Stream stream) noexcept;
 
-  // Where graphs are replayed, or what is ordered with that; the default stream until then.
-  void SetStream(cuda::Stream stream) { run_stream_ = stream; }
+  // Where graphs are replayed, or what is ordered with that; the default stream until then. It lives until
+  // the step that is open has ended.
+  void SetStream(cuda::Stream stream) noexcept;
   // As Probe, into the graph that `stream` records; `capture` tells captures apart (cuda::CaptureOf). Of one
   // capture a layer's first call counts. All graphs of a layer share its place for results.
   kernels::KernelStatus Capture(uint64_t capture, size_t layer, bool backward,
                                 const kernels::RoundingProblem& problem, Wanted wanted, cuda::Stream stream);
+  // Enqueues what is left of calls so far. To be called at each step's end.
+  void FinishCalls() noexcept;
+
   // A sampled step begins: replays measure from here on, rounding in layers [first, first + count), counted
   // round.
   void BeginStep(size_t first, size_t count) noexcept;
@@ -126,8 +135,18 @@ class DeviceAttention {
     std::vector<uint32_t> replayed;  // indices into captured_
     cuda::DeviceEvent copied;        // behind the copy of what graphs found
     bool copy_reached = true;
-    std::vector<uint32_t> made;  // indices into calls
-    size_t reached = 0;          // of `made`
+    std::vector<uint32_t> made;                 // indices into calls
+    size_t reached = 0;                         // of `made`
+    cuda::DeviceEvent finish_begins, finished;  // around the last FinishCalls
+    bool has_finish = false, finish_reached = false;
+  };
+  // Calls on the run's stream whose partial results wait for FinishCalls.
+  struct Waiting {
+    cuda::StreamScratch partials;
+    size_t used = 0;  // bytes of it
+    int ticket = -1;
+    std::array<cuda::AttentionToFinish, 16> calls;
+    size_t count = 0;
   };
 
   Status MakeAll();
@@ -141,17 +160,21 @@ class DeviceAttention {
   kernels::AttentionHeadStats* AttentionIn(void* results, size_t layer) const;
   kernels::RoundingHeadStats* RoundingIn(void* results, size_t layer, bool backward) const;
   void* Replayed(const Ticket& ticket) const { return ticket.host.as<unsigned char>() + ResultBytes(); }
-  // flags: as flags_, or null.
+  // flags: as flags_, or null. partials: not empty: attention is left to FinishCalls, with these.
   kernels::KernelStatus Launch(void* results, const uint32_t* flags, size_t layer, bool backward,
                                const kernels::RoundingProblem& problem, Wanted wanted,
-                               kernels::Workspace scratch, cuda::Stream stream, Asked* asked) noexcept;
+                               kernels::Workspace scratch, kernels::Workspace partials, cuda::Stream stream,
+                               Asked* asked) noexcept;
   bool RaiseFlags(size_t first, size_t count) noexcept;
+  // Memory for the partial results of one more call of the ticket; empty after a failure.
+  kernels::Workspace RoomForPartials(int ticket, size_t bytes) noexcept;
 
   const int device_;
   std::vector<size_t> first_head_;  // of each layer
   size_t heads_ = 0;
   std::vector<Ticket> tickets_;
   std::array<Lane, kLanes> lanes_;
+  Waiting waiting_;
   uint64_t uses_ = 0;
   cuda::Stream run_stream_ = nullptr;
   cuda::DeviceBuffer flags_;          // a word for attention, then one a layer for rounding

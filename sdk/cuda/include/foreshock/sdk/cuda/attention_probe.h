@@ -39,4 +39,18 @@ LaunchStatus LaunchAttentionProbe(const kernels::AttentionProblem& problem, cons
                                   kernels::AttentionHeadStats* heads, kernels::Workspace workspace,
                                   Stream stream) noexcept;
 
+// What LaunchAttentionScores leaves to be done. To be copied as one likes.
+struct AttentionToFinish {
+  alignas(8) unsigned char kept[96];
+};
+
+// The same in two parts, so that many calls' results are added up by one launch: `heads` is written by
+// LaunchAttentionFinish alone, of calls in any number, on the same stream; their workspaces are their own
+// until then. Equal bits.
+LaunchStatus LaunchAttentionScores(const kernels::AttentionProblem& problem, const uint32_t* enabled,
+                                   kernels::AttentionHeadStats* heads, kernels::Workspace workspace,
+                                   Stream stream, AttentionToFinish* rest) noexcept;
+// Returns a cudaError_t.
+int LaunchAttentionFinish(const AttentionToFinish* calls, size_t count, Stream stream) noexcept;
+
 }  // namespace foreshock::cuda
