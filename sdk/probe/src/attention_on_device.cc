@@ -33,6 +33,7 @@ DeviceAttention* AttentionWatch::OnDevice(int device) {
   }
   devices_.push_back(std::make_unique<DeviceAttention>(device, layers_, kTickets));
   devices_.back()->Make();
+  devices_.back()->SetTimed(timed_);
   for (const auto& [known, stream] : streams_) {
     if (known == device) devices_.back()->SetStream(stream);
   }
@@ -155,12 +156,14 @@ void AttentionWatch::Complete(FrameSlot* slot, bool give_up) noexcept {
     return;
   }
   double nanos = 0;
+  bool timed = true;
   for (auto& device : devices_) {
     if (device->found_count(ticket) > 0) nanos += device->Nanos(ticket);
+    timed = timed && device->Timed(ticket);
     WriteFound(*device, ticket, slot);
   }
-  if (nanos > 0) device_nanos_ = nanos;
-  slot->device_nanos += nanos;
+  if (timed && nanos > 0) device_nanos_ = nanos;
+  slot->device_nanos += timed ? nanos : device_nanos_;  // as last taken
   FreeTicket(ticket);
 }
 

@@ -74,7 +74,12 @@ void AttentionWatch::BeginStep(int64_t step, bool sampled, const RowRule& rule) 
   ever_sampled_ = true;
   turns_.Next(step - last_sample_);
   last_sample_ = step;
-  for (auto& device : devices_) device->BeginStep(turns_.first(), turns_.count());
+  timed_ = last_timed_ < 0 || step - last_timed_ >= kStepsBetweenTimes;
+  if (timed_) last_timed_ = step;
+  for (auto& device : devices_) {
+    device->SetTimed(timed_);
+    device->BeginStep(turns_.first(), turns_.count());
+  }
   for (LayerState& state : state_) {
     state.calls_backward = state.calls_backward || state.backward_done;
     state.forward_done = state.backward_done = false;

@@ -90,8 +90,8 @@ DeviceAttention::Lane* DeviceAttention::TakeLane(cuda::Stream stream) noexcept {
     }
     if (lane == nullptr || known.last_use < lane->last_use) lane = &known;
   }
-  if (lane->last_use > 0 && lane->stream != stream && !Check(lane->done.Await(stream))) return nullptr;
-  was_behind_ = lane->last_use > 0 && lane->done.Reached().code() == Code::kUnavailable;
+  if (lane->last != nullptr && lane->stream != stream && !Check(lane->last->Await(stream))) return nullptr;
+  was_behind_ = lane->last != nullptr && lane->last->Reached().code() == Code::kUnavailable;
   lane->stream = stream;
   lane->last_use = ++uses_;
   return lane;
@@ -114,16 +114,20 @@ KernelStatus DeviceAttention::Probe(int index, size_t layer, bool backward,
   const auto at = static_cast<uint32_t>(2 * layer + (backward ? 1 : 0));
   Call& call = ticket.calls[at];
   call.asked = Asked();
-  if (!Check(call.begin.Record(stream))) return KernelStatus::kOk;
+  // A call whose rounding was refused may come once more: another lane may know its first end.
+  const bool again = std::find(ticket.made.begin(), ticket.made.end(), at) != ticket.made.end();
+  if (again && !Check(call.end.Await(stream))) return KernelStatus::kOk;
+  call.timed = timed_;
+  if (timed_ && !Check(call.begin.Record(stream))) return KernelStatus::kOk;
   const KernelStatus status =
       Launch(ticket.host.data(), nullptr, layer, backward, problem, wanted,
              {lane->scratch.data(), lane->scratch.bytes()}, partials, stream, &call.asked);
-  if (!failure_.empty() || !Check(call.end.Record(stream)) || !Check(lane->done.Record(stream))) {
+  const bool asked = call.asked.done.attention || call.asked.done.rounding;
+  // The end of a call that is not kept is not the lane's: it may be recorded anew before it was reached.
+  lane->last = asked ? &call.end : &lane->done;
+  if (!failure_.empty() || !Check(call.end.Record(stream)) || (!asked && !Check(lane->done.Record(stream)))) {
     return KernelStatus::kOk;
   }
-  const bool asked = call.asked.done.attention || call.asked.done.rounding;
-  // A call whose rounding was refused may come once more.
-  const bool again = std::find(ticket.made.begin(), ticket.made.end(), at) != ticket.made.end();
   if (asked && !again) ticket.made.push_back(at);
   return status;
 }
@@ -178,7 +182,8 @@ void DeviceAttention::FinishCalls() noexcept {
   const cuda::DeviceGuard guard(device_);
   if (!Enter(guard)) return;
   Ticket& ticket = tickets_[static_cast<size_t>(waiting_.ticket)];
-  if (!Check(ticket.finish_begins.Record(run_stream_)) ||
+  ticket.finish_timed = timed_;
+  if ((timed_ && !Check(ticket.finish_begins.Record(run_stream_))) ||
       !Check(cuda::CudaStatus(cuda::LaunchAttentionFinish(waiting_.calls.data(), count, run_stream_),
                               "attention probe"))) {
     return;
@@ -292,11 +297,21 @@ DeviceAttention::Found DeviceAttention::FoundAt(int index, size_t i) const {
   return found;
 }
 
+bool DeviceAttention::Timed(int index) const {
+  const Ticket& ticket = tickets_[static_cast<size_t>(index)];
+  return std::all_of(ticket.made.begin(), ticket.made.end(),
+                     [&](uint32_t at) { return ticket.calls[at].timed; });
+}
+
 double DeviceAttention::Nanos(int index) const {
   const Ticket& ticket = tickets_[static_cast<size_t>(index)];
   double nanos = 0;
-  for (const uint32_t at : ticket.made) nanos += ticket.calls[at].end.NanosSince(ticket.calls[at].begin);
-  return ticket.has_finish ? nanos + ticket.finished.NanosSince(ticket.finish_begins) : nanos;
+  for (const uint32_t at : ticket.made) {
+    const Call& call = ticket.calls[at];
+    if (call.timed) nanos += call.end.NanosSince(call.begin);
+  }
+  const bool timed = ticket.has_finish && ticket.finish_timed;
+  return timed ? nanos + ticket.finished.NanosSince(ticket.finish_begins) : nanos;
 }
 
 bool DeviceAttention::Idle() const noexcept {
@@ -306,7 +321,7 @@ bool DeviceAttention::Idle() const noexcept {
   // After an error nobody knows what was enqueued.
   return failure_.empty() && !has_captured_ &&
          std::all_of(lanes_.begin(), lanes_.end(),
-                     [&](const Lane& lane) { return lane.last_use == 0 || reached(lane.done); }) &&
+                     [&](const Lane& lane) { return lane.last == nullptr || reached(*lane.last); }) &&
          std::all_of(tickets_.begin(), tickets_.end(),
                      [&](const Ticket& ticket) { return !ticket.has_finish || reached(ticket.finished); });
 }

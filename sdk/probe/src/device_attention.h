@@ -65,6 +65,10 @@ class DeviceAttention {
                               const kernels::RoundingProblem& problem, Wanted wanted,
                               cuda::Stream stream) noexcept;
 
+  // Whether calls of the ticket that a step is about to take have their device time taken; they do until said
+  // otherwise.
+  void SetTimed(bool timed) { timed_ = timed; }
+
   // Where graphs are replayed, or what is ordered with that; the default stream until then. It lives until
   // the step that is open has ended.
   void SetStream(cuda::Stream stream) noexcept;
@@ -89,7 +93,8 @@ class DeviceAttention {
   // others in the order in which they were made; 0 after a failure.
   size_t found_count(int ticket) const;
   Found FoundAt(int ticket, size_t index) const;
-  // Device time of the ticket's calls.
+  // Whether device time was taken of all of the ticket's calls, and how much.
+  bool Timed(int ticket) const;
   double Nanos(int ticket) const;
   // The ticket's calls are not needed any more, or were read.
   void Clear(int ticket) noexcept;
@@ -112,8 +117,9 @@ class DeviceAttention {
   struct Lane {
     cuda::Stream stream = nullptr;
     cuda::StreamScratch scratch;
-    cuda::DeviceEvent done;  // behind the lane's last call
-    uint64_t last_use = 0;   // 0: never
+    cuda::DeviceEvent done;                   // behind the lane's last call, where that is not `last`
+    const cuda::DeviceEvent* last = nullptr;  // behind the lane's last call: `done` or a call's end
+    uint64_t last_use = 0;                    // 0: never
   };
   // What was asked of a call.
   struct Asked {
@@ -123,6 +129,7 @@ class DeviceAttention {
   };
   struct Call {
     cuda::DeviceEvent begin, end;
+    bool timed = false;
     Asked asked;
   };
   struct Captured {
@@ -138,7 +145,7 @@ class DeviceAttention {
     std::vector<uint32_t> made;                 // indices into calls
     size_t reached = 0;                         // of `made`
     cuda::DeviceEvent finish_begins, finished;  // around the last FinishCalls
-    bool has_finish = false, finish_reached = false;
+    bool has_finish = false, finish_reached = false, finish_timed = false;
   };
   // Calls on the run's stream whose partial results wait for FinishCalls.
   struct Waiting {
@@ -181,7 +188,7 @@ class DeviceAttention {
   cuda::DeviceBuffer graph_results_;  // laid out as a ticket's
   std::vector<Captured> captured_;    // [layer][forward, backward]
   std::vector<cuda::DeviceBuffer> graph_scratch_;
-  bool has_captured_ = false, flag_up_ = false, was_behind_ = false;
+  bool has_captured_ = false, flag_up_ = false, was_behind_ = false, timed_ = true;
   std::string failure_;
   bool told_ = false;
 };

@@ -138,6 +138,10 @@ class AttentionWatch {
   RoundingTurns turns_;
   int64_t last_sample_ = 0;  // step
   kernels::RowSampling sampling_;
+  // Events cost the device time, so where samples come closer device time is not taken of each.
+  static constexpr int64_t kStepsBetweenTimes = 7;
+  int64_t last_timed_ = -1;  // step; -1: none
+  bool timed_ = true;
   bool sampled_ = false;
   bool ever_sampled_ = false;
   bool call_was_hidden_ = false;
