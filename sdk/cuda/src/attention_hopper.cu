@@ -43,7 +43,15 @@ struct Item {
   int spare;        // neutral partials to write behind them
   RowKeys keys;
   KeyBounds blocks;             // of 128 keys
-  KeyBounds of_group[kGroups];  // those that each warpgroup needs
+  KeyBounds of_group[kGroups];  // those that each warpgroup needs; not of shared keys
+};
+
+// What SmallTileAt divides by.
+struct SmallDivisors {
+  Divisor group, together, rest, heads, rows;
+  uint32_t whole_groups = 0;
+  int first_sequence = 0;
+  uint32_t first_row = 0;
 };
 
 template <int kDim>
@@ -82,59 +90,91 @@ __device__ inline KeyBounds BlocksOf(const RowKeys& keys, int first, int count) 
   return {of_rows.first / kKeys, (of_rows.last + kKeys - 1) / kKeys};
 }
 
-__device__ inline Item Describe(const AttentionProblem& p, const TileList& list, const Tile& tile) {
+// ItemAt of small tiles (SmallTiles), by products instead of divisions.
+__device__ inline Tile SmallTileAt(const AttentionProblem& p, const TileList& list, const SmallDivisors& by,
+                                   uint32_t at) {
+  Tile t;
+  const uint32_t group = by.group.Of(at);
+  const uint32_t first_pair = group * by.together.by;
+  const uint32_t within = at - group * by.group.by;
+  const bool rest = group == by.whole_groups;
+  const uint32_t lap = rest ? by.rest.Of(within) : by.together.Of(within);
+  const uint32_t pair = first_pair + within - lap * (rest ? by.rest.by : by.together.by);
+  const int tile = list.tiles_per_sequence - 1 - static_cast<int>(lap);
+  const uint32_t ordinal = by.heads.Of(pair);
+  t.head = static_cast<int>(pair - ordinal * by.heads.by);
+  t.last_of_sequence = lap == 0;
+  t.partial = ordinal * list.PartialsPerSequence() + int64_t{tile} * list.warps_per_tile;
+  t.sequence = t.batch = by.first_sequence + static_cast<int>(ordinal) * p.sampling.sequence_every;
+  t.q_len = static_cast<int>(p.q.seq);
+  t.k_len = static_cast<int>(p.k.seq);
+  const uint32_t shift = by.first_row + ordinal;
+  const int first = static_cast<int>(shift - by.rows.Of(shift) * by.rows.by);
+  const int rows =
+      first < t.q_len ? static_cast<int>(by.rows.Of(static_cast<uint32_t>(t.q_len - 1 - first))) + 1 : 0;
+  const int begin = tile * kRowGroup;
+  t.first_row = first + begin * p.sampling.row_every;
+  t.rows = max(0, min(begin + kRowGroup, rows) - begin);
+  return t;
+}
+
+template <bool kShareKeys>
+__device__ inline Item Describe(const AttentionProblem& p, const TileList& list, const Tile& tile,
+                                const RowKeys& keys) {
   Item item;
   item.valid = true;
   item.head = tile.head;
   item.rows = tile.rows;
   item.partial = tile.head * list.PartialsPerHead() + tile.partial;
   item.spare = tile.last_of_sequence ? list.spare_partials : 0;
-  item.keys = KeysOf(p, tile);
-  item.blocks = BlocksOf(item.keys, 0, tile.rows);
-  for (int g = 0; g < kGroups; ++g) {
-    item.of_group[g] = BlocksOf(item.keys, g * kRowGroup, min(kRowGroup, tile.rows - g * kRowGroup));
+  item.keys = keys;
+  item.blocks = BlocksOf(keys, 0, tile.rows);
+  for (int g = 0; !kShareKeys && g < kGroups; ++g) {
+    item.of_group[g] = BlocksOf(keys, g * kRowGroup, min(kRowGroup, tile.rows - g * kRowGroup));
   }
   return item;
 }
 
-template <int kDim>
-__device__ void FetchKeys(const AttentionProblem& p, const TileList& list, const CUtensorMap* map,
-                          Shared<kDim>& shared) {
+// One warp's part of the fetching warpgroup: keys are copied by the first one's first thread, queries by the
+// other three.
+template <int kDim, bool kShareKeys>
+__device__ void Fetch(const AttentionProblem& p, const TileList& list, const SmallDivisors& by,
+                      const CUtensorMap* map, Shared<kDim>& shared) {
   using S = Shape<kDim>;
-  const int64_t items = ItemCount(list);
+  const int64_t items = kShareKeys ? list.Items() : ItemCount(list);
   const int group = static_cast<int>(p.q.heads / p.k.heads);
-  unsigned at = 0;
-  for (int64_t round = 0; round * gridDim.x < items; ++round) {
-    const int64_t item = ItemOfRound(round);
-    if (item >= items) continue;
-    const Tile tile = ItemAt(p, list, item);
-    const KeyBounds blocks = BlocksOf(KeysOf(p, tile), 0, tile.rows);
-#pragma unroll 1
-    for (int t = blocks.first; t < blocks.last; ++t, ++at) {
-      const unsigned stage = at % S::kStages;
-      hopper::Wait(&shared.keys_free[stage], (at / S::kStages & 1) ^ 1);
-      hopper::ArriveExpecting(&shared.keys_full[stage], S::kKeyBytes);
-      for (int b = 0; b < kBlocks<kDim>; ++b) {
-        hopper::CopyBox(shared.keys[stage] + b * kKeys * 128, map, &shared.keys_full[stage], 64 * b,
-                        static_cast<int>(tile.k_begin) + t * kKeys, tile.head / group, tile.batch);
-      }
-    }
-  }
-}
-
-// Three warps gather sampled rows; the layout is the one that bulk copies would leave.
-template <int kDim>
-__device__ void FetchQueries(const AttentionProblem& p, const TileList& list, Shared<kDim>& shared) {
-  const int64_t items = ItemCount(list);
-  const int thread = static_cast<int>(threadIdx.x) - 32;
   const int bytes = static_cast<int>(p.q.dim) * 2;
+  const int thread = static_cast<int>(threadIdx.x) - 32;
+  unsigned key_block = 0;
   unsigned at = 0;
   for (int64_t round = 0; round * gridDim.x < items; ++round) {
     const int64_t item = ItemOfRound(round);
     if (item >= items) continue;
-    const Tile tile = ItemAt(p, list, item);
+    Tile tile;
+    if constexpr (kShareKeys) {
+      tile = SmallTileAt(p, list, by, static_cast<uint32_t>(item));
+    } else {
+      tile = ItemAt(p, list, item);
+    }
+    const RowKeys keys = KeysOf(p, tile);
+    if (thread < 0) {
+      if (threadIdx.x > 0) continue;
+      const KeyBounds blocks = BlocksOf(keys, 0, tile.rows);
+#pragma unroll 1
+      for (int t = blocks.first; t < blocks.last; ++t, ++key_block) {
+        const unsigned stage = key_block % S::kStages;
+        hopper::Wait(&shared.keys_free[stage], (key_block / S::kStages & 1) ^ 1);
+        hopper::ArriveExpecting(&shared.keys_full[stage], S::kKeyBytes);
+        for (int b = 0; b < kBlocks<kDim>; ++b) {
+          hopper::CopyBox(shared.keys[stage] + b * kKeys * 128, map, &shared.keys_full[stage], 64 * b,
+                          static_cast<int>(tile.k_begin) + t * kKeys, tile.head / group, tile.batch);
+        }
+      }
+      continue;
+    }
     const unsigned slot = at % 2;
     hopper::Wait(&shared.queries_free[slot], (at / 2 & 1) ^ 1);
+    // The layout is the one that bulk copies would leave.
     const auto* base = static_cast<const unsigned char*>(p.q.data) +
                        2 * p.q.Offset(tile.batch, tile.q_begin + tile.first_row, tile.head);
     const int64_t stride = 2 * p.q.seq_stride * p.sampling.row_every;
@@ -151,12 +191,13 @@ __device__ void FetchQueries(const AttentionProblem& p, const TileList& list, Sh
                   valid);
     }
     CommitCopies();
-    if (thread == 0) shared.items[slot] = Describe(p, list, tile);
+    if (thread == 0) shared.items[slot] = Describe<kShareKeys>(p, list, tile, keys);
     WaitCopies<0>();
     hopper::FenceForAsync();
     hopper::Arrive(&shared.queries_full[slot]);
     ++at;
   }
+  if (thread < 0) return;
   hopper::Wait(&shared.queries_free[at % 2], (at / 2 & 1) ^ 1);
   if (thread == 0) shared.items[at % 2].valid = false;
   hopper::Arrive(&shared.queries_full[at % 2]);
@@ -229,8 +270,9 @@ __device__ __forceinline__ void Score(const AttentionProblem& p, Shared<kDim>& s
     if (!Uniform(static_cast<int>(item.valid))) break;
     const int first = Uniform(item.blocks.first);
     const int last = Uniform(item.blocks.last);
-    const int mine_first = Uniform(item.of_group[rows_of].first);
-    const int mine_last = Uniform(item.of_group[rows_of].last);
+    const KeyBounds& of_mine = kShareKeys ? item.blocks : item.of_group[group];
+    const int mine_first = Uniform(of_mine.first);
+    const int mine_last = Uniform(of_mine.last);
     RowPair pair;
     pair.Start(item.keys, item.rows, first_row);
     Row<kColumns> rows[2];
@@ -282,13 +324,15 @@ __device__ __forceinline__ void Score(const AttentionProblem& p, Shared<kDim>& s
 template <typename T, int kDim, bool kShareKeys>
 __global__ void __launch_bounds__(kThreads, 1)
     HopperProbe(const __grid_constant__ AttentionProblem p, const __grid_constant__ TileList list,
-                const __grid_constant__ CUtensorMap key_map, const uint32_t* enabled, WarpPartial* partials) {
+                const __grid_constant__ SmallDivisors by, const __grid_constant__ CUtensorMap key_map,
+                const uint32_t* enabled, WarpPartial* partials) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   cudaTriggerProgrammaticLaunchCompletion();  // the finishing kernel may get ready
   if (enabled != nullptr && *enabled == 0) return;
   extern __shared__ unsigned char raw[];
   auto& shared = *reinterpret_cast<Shared<kDim>*>((reinterpret_cast<uintptr_t>(raw) + 1023) / 1024 * 1024);
   if (threadIdx.x == 0) {
+    hopper::PrefetchMap(&key_map);
     for (int i = 0; i < Shape<kDim>::kStages; ++i) {
       hopper::InitBarrier(&shared.keys_full[i], 1);
       hopper::InitBarrier(&shared.keys_free[i], kShareKeys ? kHopperWarps / kGroups : kHopperWarps);
@@ -302,8 +346,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (threadIdx.x < 128) {
     hopper::GiveUpRegisters<kFetchRegisters>();
-    if (threadIdx.x == 0) FetchKeys<kDim>(p, list, &key_map, shared);
-    if (threadIdx.x >= 32) FetchQueries<kDim>(p, list, shared);
+    Fetch<kDim, kShareKeys>(p, list, by, &key_map, shared);
   } else {
     hopper::TakeRegisters<kScoreRegisters>();
     Score<T, kDim, kShareKeys>(p, shared, partials);
@@ -407,7 +450,8 @@ HopperDevice CurrentDevice() {
 
 // Few sampled rows: tiles of 64 rows whose keys the three warpgroups share.
 bool Shares(const AttentionProblem& p, const TileList& list) {
-  return list.prefix == nullptr && p.q.seq <= int64_t{p.sampling.row_every} * 2 * kRowGroup;
+  return list.prefix == nullptr && p.sampling.row_every < 1 << 30 &&
+         p.q.seq <= int64_t{p.sampling.row_every} * 2 * kRowGroup;
 }
 
 // The same partials in tiles of 64 rows.
@@ -435,6 +479,21 @@ int PairsAtOnce(const AttentionProblem& p, const TileList& list, int multiproces
   return static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(kTogether / bytes, 4096)) * group);
 }
 
+SmallDivisors DivisorsOf(const AttentionProblem& p, const TileList& list) {
+  const auto pairs = static_cast<uint32_t>(list.sampled_sequences * list.heads);
+  const auto together = std::min(static_cast<uint32_t>(list.pairs_at_once), pairs);
+  SmallDivisors by;
+  by.together = Divisor(together);
+  by.group = Divisor(together * static_cast<uint32_t>(list.tiles_per_sequence));
+  by.whole_groups = pairs / together;
+  by.rest = Divisor(std::max(pairs % together, 1u));
+  by.heads = Divisor(static_cast<uint32_t>(list.heads));
+  by.rows = Divisor(static_cast<uint32_t>(p.sampling.row_every));
+  by.first_sequence = static_cast<int>(p.sampling.sequence_offset % p.sampling.sequence_every);
+  by.first_row = static_cast<uint32_t>(p.sampling.row_offset) % by.rows.by;
+  return by;
+}
+
 template <typename T, int kDim>
 int Launch(const AttentionProblem& p, const TileList& list, const uint32_t* enabled, WarpPartial* partials,
            cudaStream_t stream) {
@@ -447,7 +506,8 @@ int Launch(const AttentionProblem& p, const TileList& list, const uint32_t* enab
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(ordered.Items(), multiprocessors));
   constexpr int kShared = sizeof(Shared<kDim>) + 1024;
   const auto kernel = shares ? HopperProbe<T, kDim, true> : HopperProbe<T, kDim, false>;
-  kernel<<<blocks, kThreads, kShared, stream>>>(p, ordered, map, enabled, partials);
+  kernel<<<blocks, kThreads, kShared, stream>>>(p, ordered, shares ? DivisorsOf(p, ordered) : SmallDivisors(),
+                                                map, enabled, partials);
   return cudaGetLastError();
 }
 

@@ -12,6 +12,20 @@ using kernels::AttentionProblem;
 
 inline constexpr int kRowGroup = 64;  // rows that four warps own together
 
+// Division of numbers below 2^31 by a number that the host knows: a product and a shift.
+struct Divisor {
+  uint32_t by = 1;
+  uint32_t factor = 1;
+  int shift = 0;
+
+  Divisor() = default;
+  explicit Divisor(uint32_t divisor) : by(divisor) {
+    while ((uint64_t{1} << shift) < divisor) ++shift;
+    factor = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - divisor)) / divisor + 1);
+  }
+  __device__ __forceinline__ uint32_t Of(uint32_t n) const { return (__umulhi(factor, n) + n) >> shift; }
+};
+
 // The tiles of a problem. Without cu_seqlens every sequence has the same number of tiles; with them `prefix`
 // (device memory, sampled_sequences + 2 entries, written by PlanTiles) tells how many tiles come before each
 // sampled sequence, then the total, then whether the offsets are good; max_tiles bounds that total.

@@ -56,6 +56,10 @@ __device__ inline void ArriveNamed(int id, int threads) {
 
 // --- bulk tensor copy: a box of a 4-d tensor into shared memory ---
 
+// The first copy by a map waits less for the map itself.
+__device__ inline void PrefetchMap(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
 __device__ inline void CopyBox(void* to, const CUtensorMap* map, uint64_t* barrier, int x0, int x1, int x2,
                                int x3) {
   asm volatile(

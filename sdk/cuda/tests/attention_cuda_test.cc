@@ -94,6 +94,17 @@ TEST(AttentionCuda, ManyKeysAndRows) {
   }
 }
 
+// Tiles of 64 rows, dealt out in groups of (sequence, head) pairs whose keys fit into the L2: a whole one of 512
+// pairs and a rest.
+TEST(AttentionCuda, ManySmallTiles) {
+  FS_SKIP_WITHOUT_CUDA();
+  CaseOptions o;
+  o.dim = 128;
+  o.q_heads = o.kv_heads = 13;
+  o.q_lens = std::vector<int64_t>(64, 128);
+  ExpectCase(AttentionCase(o));
+}
+
 TEST(AttentionCuda, NoSequencesAndNoTokens) {
   FS_SKIP_WITHOUT_CUDA();
   for (Storage storage : {Storage::kBshd, Storage::kPacked}) {
