@@ -205,6 +205,84 @@ TEST(DeviceAttentionTest, StreamsAndRunsAtOnce) {
   }
 }
 
+// What was recorded from a stream.
+class Graph {
+ public:
+  template <typename Fn>
+  Graph(cudaStream_t stream, Fn&& record, cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal) {
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamBeginCapture(stream, mode), cudaSuccess);
+    record();
+    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    size_t nodes = 0;
+    EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
+    nodes_ = nodes;
+    if (nodes > 0) {
+      EXPECT_EQ(cudaGraphInstantiate(&runnable_, graph, 0), cudaSuccess);
+    }
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  ~Graph() {
+    if (runnable_ == nullptr) return;
+    EXPECT_EQ(cudaGraphExecDestroy(runnable_), cudaSuccess);
+  }
+  void Replay(cudaStream_t stream) const { EXPECT_EQ(cudaGraphLaunch(runnable_, stream), cudaSuccess); }
+  size_t nodes() const { return nodes_; }
+
+ private:
+  cudaGraphExec_t runnable_ = nullptr;
+  size_t nodes_ = 0;
+};
+
+// Calls on the run's stream are added up by one kernel when the step ends: more than one launch takes,
+// another stream each step (whose calls share memory), sizes that grow, a step that ends while a graph
+// records its stream.
+TEST(DeviceAttentionTest, CallsOnTheRunsStreamAreFinishedWhenTheStepEnds) {
+  FS_NEEDS_DEVICE();
+  TempDir dir;
+  ToyShape shape = Shape(0);
+  shape.layers = 20;
+  const std::vector<int> lengths = {12, 200, 40, 300, 9, 64, 300, 64};
+  const std::set<size_t> captured = {3, 5};
+  const Stream streams[2];
+  OpenRun on_host(dir / "host.fsk"), on_device(dir / "device.fsk");
+  std::vector<std::unique_ptr<Activations>> kept;
+  for (size_t t = 0; t < lengths.size(); ++t) {
+    shape.seq = lengths[t];
+    const ToyModel model(shape, static_cast<uint32_t>(t + 1));
+    if (t == 0) {
+      on_host.AddLayers(model);
+      on_device.AddLayers(model);
+    }
+    kept.push_back(std::make_unique<Activations>(model, FS_BF16, false));
+    Step(on_host, static_cast<int64_t>(t), *kept.back(), shape.layers, nullptr);
+    kept.push_back(std::make_unique<Activations>(model, FS_BF16, true));
+    const cudaStream_t stream = streams[t % 2];
+    EXPECT_EQ(fs_set_stream(on_device, 0, stream), FS_OK);
+    EXPECT_EQ(fs_step_begin(on_device, static_cast<int64_t>(t)), FS_OK);
+    const fs_attention forward = kept.back()->Forward(stream), backward = kept.back()->Backward(stream);
+    for (int l = 0; l < shape.layers; ++l) {
+      const auto layer = static_cast<uint32_t>(l);
+      EXPECT_EQ(fs_attention_forward(on_device, layer, &forward), FS_OK) << fs_last_error(on_device);
+      EXPECT_EQ(fs_attention_backward(on_device, layer, &backward), FS_OK) << fs_last_error(on_device);
+    }
+    if (captured.count(t) == 0) {
+      EXPECT_EQ(fs_step_end(on_device), FS_OK);
+    } else {
+      const Graph graph(
+          stream, [&] { EXPECT_EQ(fs_step_end(on_device), FS_OK); }, cudaStreamCaptureModeRelaxed);
+      EXPECT_EQ(graph.nodes(), 0u);
+    }
+  }
+  const Recording want = on_host.Close(), got = on_device.Close();
+  ASSERT_EQ(got.frames.size(), lengths.size());
+  for (size_t t = 0; t < lengths.size(); ++t)
+    EXPECT_EQ(ExpectSameFrame(got.frames[t], want.frames[t]), 20 * 16);
+  EXPECT_TRUE(got.events.empty());
+}
+
 TEST(DeviceAttentionTest, PackedSequences) {
   FS_NEEDS_DEVICE();
   TempDir dir;
@@ -513,37 +591,6 @@ TEST(DeviceAttentionTest, LayersTakeTurnsWithRounding) {
     EXPECT_EQ(layers_of(t, kDeltaError), turns[t]) << t;
   }
 }
-
-// A graph of forward and backward, captured once; its replays measure in sampled steps alone.
-class Graph {
- public:
-  template <typename Fn>
-  Graph(cudaStream_t stream, Fn&& record) {
-    cudaGraph_t graph = nullptr;
-    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
-    record();
-    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-    size_t nodes = 0;
-    EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
-    nodes_ = nodes;
-    if (nodes > 0) {
-      EXPECT_EQ(cudaGraphInstantiate(&runnable_, graph, 0), cudaSuccess);
-    }
-    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-  }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  ~Graph() {
-    if (runnable_ == nullptr) return;
-    EXPECT_EQ(cudaGraphExecDestroy(runnable_), cudaSuccess);
-  }
-  void Replay(cudaStream_t stream) const { EXPECT_EQ(cudaGraphLaunch(runnable_, stream), cudaSuccess); }
-  size_t nodes() const { return nodes_; }
-
- private:
-  cudaGraphExec_t runnable_ = nullptr;
-  size_t nodes_ = 0;
-};
 
 int AttentionSeries(const wire::Frame& frame) {
   int count = 0;

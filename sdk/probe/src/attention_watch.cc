@@ -74,7 +74,7 @@ void AttentionWatch::BeginStep(int64_t step, bool sampled, const RowRule& rule) 
   ever_sampled_ = true;
   turns_.Next(step - last_sample_);
   last_sample_ = step;
-  timed_ = last_timed_ < 0 || step - last_timed_ >= kStepsBetweenTimes;
+  timed_ = last_timed_ < 0 || step < last_timed_ || step - last_timed_ >= kStepsBetweenTimes;
   if (timed_) last_timed_ = step;
   for (auto& device : devices_) {
     device->SetTimed(timed_);

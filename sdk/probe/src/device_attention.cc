@@ -107,11 +107,11 @@ KernelStatus DeviceAttention::Probe(int index, size_t layer, bool backward,
   if (lane == nullptr) return KernelStatus::kOk;
   const bool later = wanted.attention && stream == run_stream_;
   kernels::Workspace partials{nullptr, 0};
-  if (later) partials = RoomForPartials(index, cuda::AttentionProbeWorkspaceBytes(problem.attention));
+  const auto at = static_cast<uint32_t>(2 * layer + (backward ? 1 : 0));
+  if (later) partials = RoomForPartials(index, at, cuda::AttentionProbeWorkspaceBytes(problem.attention));
   const size_t scratch = ScratchBytes(problem, {wanted.attention && !later, wanted.rounding});
   if (!failure_.empty() || !Check(lane->scratch.Reserve(scratch, stream))) return KernelStatus::kOk;
   Ticket& ticket = tickets_[static_cast<size_t>(index)];
-  const auto at = static_cast<uint32_t>(2 * layer + (backward ? 1 : 0));
   Call& call = ticket.calls[at];
   call.asked = Asked();
   // A call whose rounding was refused may come once more: another lane may know its first end.
@@ -146,7 +146,7 @@ KernelStatus DeviceAttention::Launch(void* results, const uint32_t* flags, size_
     if (launched.status != KernelStatus::kOk) return launched.status;
     if (!Check(cuda::CudaStatus(launched.cuda_error, "attention probe"))) return KernelStatus::kOk;
     if (later) {
-      ++waiting_.count;
+      waiting_.at[waiting_.count++] = static_cast<uint32_t>(2 * layer + (backward ? 1 : 0));
       waiting_.used += partials.bytes;
     }
     asked->done.attention = true;
@@ -163,12 +163,19 @@ KernelStatus DeviceAttention::Launch(void* results, const uint32_t* flags, size_
   return KernelStatus::kOk;
 }
 
-kernels::Workspace DeviceAttention::RoomForPartials(int ticket, size_t bytes) noexcept {
-  if (waiting_.ticket != ticket || waiting_.count == waiting_.calls.size()) FinishCalls();
+kernels::Workspace DeviceAttention::RoomForPartials(int ticket, uint32_t at, size_t bytes) noexcept {
+  const auto end = waiting_.at.begin() + static_cast<std::ptrdiff_t>(waiting_.count);
+  // One launch must not write a head's results twice: it has no order.
+  const bool again = std::find(waiting_.at.begin(), end, at) != end;
+  if (waiting_.ticket != ticket || waiting_.count == Waiting::kMost || again) FinishCalls();
+  if (waiting_.stream != run_stream_) {
+    if (waiting_.finished != nullptr && !Check(waiting_.finished->Await(run_stream_))) return {nullptr, 0};
+    waiting_.stream = run_stream_;
+  }
   const size_t needed = waiting_.used + bytes;
   if (needed > waiting_.partials.bytes()) {
     FinishCalls();  // they lie in what is given up
-    const size_t of_step = bytes * std::min(first_head_.size(), waiting_.calls.size());
+    const size_t of_step = bytes * std::min(first_head_.size(), Waiting::kMost);
     if (!Check(waiting_.partials.Reserve(std::max(needed, of_step), run_stream_))) return {nullptr, 0};
   }
   waiting_.ticket = ticket;
@@ -176,11 +183,11 @@ kernels::Workspace DeviceAttention::RoomForPartials(int ticket, size_t bytes) no
 }
 
 void DeviceAttention::FinishCalls() noexcept {
+  if (waiting_.count == 0 || !failure_.empty()) return;
+  const cuda::DeviceGuard guard(device_);
+  if (!Enter(guard) || cuda::IsCapturing(run_stream_)) return;
   const size_t count = std::exchange(waiting_.count, 0);
   waiting_.used = 0;
-  if (count == 0 || !failure_.empty()) return;
-  const cuda::DeviceGuard guard(device_);
-  if (!Enter(guard)) return;
   Ticket& ticket = tickets_[static_cast<size_t>(waiting_.ticket)];
   ticket.finish_timed = timed_;
   if ((timed_ && !Check(ticket.finish_begins.Record(run_stream_))) ||
@@ -190,10 +197,21 @@ void DeviceAttention::FinishCalls() noexcept {
   }
   ticket.finish_reached = false;
   ticket.has_finish = Check(ticket.finished.Record(run_stream_));
+  waiting_.finished = &ticket.finished;
+}
+
+void DeviceAttention::ForgetWaiting() noexcept {
+  for (; waiting_.count > 0; --waiting_.count) {
+    const uint32_t at = waiting_.at[waiting_.count - 1];
+    tickets_[static_cast<size_t>(waiting_.ticket)].calls[at].asked.done.attention = false;
+  }
+  waiting_.used = 0;
 }
 
 void DeviceAttention::SetStream(cuda::Stream stream) noexcept {
-  if (stream != run_stream_) FinishCalls();
+  if (stream == run_stream_) return;
+  FinishCalls();
+  ForgetWaiting();  // the stream is being recorded, and is about to be another's
   run_stream_ = stream;
 }
 
@@ -327,6 +345,7 @@ bool DeviceAttention::Idle() const noexcept {
 }
 
 void DeviceAttention::Clear(int index) noexcept {
+  if (waiting_.ticket == index) ForgetWaiting();
   Ticket& ticket = tickets_[static_cast<size_t>(index)];
   ticket.made.clear();
   ticket.replayed.clear();

@@ -76,7 +76,8 @@ class DeviceAttention {
   // capture a layer's first call counts. All graphs of a layer share its place for results.
   kernels::KernelStatus Capture(uint64_t capture, size_t layer, bool backward,
                                 const kernels::RoundingProblem& problem, Wanted wanted, cuda::Stream stream);
-  // Enqueues what is left of calls so far. To be called at each step's end.
+  // Enqueues what is left of calls so far; where a graph records the run's stream, the next time. To be
+  // called at each step's end.
   void FinishCalls() noexcept;
 
   // A sampled step begins: replays measure from here on, rounding in layers [first, first + count), counted
@@ -149,10 +150,14 @@ class DeviceAttention {
   };
   // Calls on the run's stream whose partial results wait for FinishCalls.
   struct Waiting {
+    static constexpr size_t kMost = 16;
     cuda::StreamScratch partials;
-    size_t used = 0;  // bytes of it
+    cuda::Stream stream = nullptr;                // on which they were used last
+    const cuda::DeviceEvent* finished = nullptr;  // behind the last use there
+    size_t used = 0;                              // bytes of them
     int ticket = -1;
-    std::array<cuda::AttentionToFinish, 16> calls;
+    std::array<cuda::AttentionToFinish, kMost> calls;
+    std::array<uint32_t, kMost> at;  // indices into the ticket's calls
     size_t count = 0;
   };
 
@@ -173,8 +178,10 @@ class DeviceAttention {
                                kernels::Workspace scratch, kernels::Workspace partials, cuda::Stream stream,
                                Asked* asked) noexcept;
   bool RaiseFlags(size_t first, size_t count) noexcept;
-  // Memory for the partial results of one more call of the ticket; empty after a failure.
-  kernels::Workspace RoomForPartials(int ticket, size_t bytes) noexcept;
+  // Memory for the partial results of the ticket's call `at`; empty after a failure.
+  kernels::Workspace RoomForPartials(int ticket, uint32_t at, size_t bytes) noexcept;
+  // Calls that wait are not to be had any more.
+  void ForgetWaiting() noexcept;
 
   const int device_;
   std::vector<size_t> first_head_;  // of each layer
