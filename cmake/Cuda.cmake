@@ -36,6 +36,9 @@ if(NOT CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc AND NOT DEFINED E
 endif()
 set(CMAKE_CUDA_ARCHITECTURES ${FORESHOCK_CUDA_ARCHITECTURES})
 set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+if(CMAKE_CROSSCOMPILING)
+  include(${CMAKE_CURRENT_LIST_DIR}/CudaCross.cmake)
+endif()
 if(NOT CMAKE_CUDA_COMPILER)
   unset(CMAKE_CUDA_COMPILER CACHE)  # that none was found before is no reason not to look again
 endif()

@@ -3,7 +3,13 @@ include(${CMAKE_CURRENT_LIST_DIR}/Need.cmake)
 
 find_package(Threads REQUIRED)
 if(FORESHOCK_TESTS)
-  foreshock_need(GTest libgtest-dev libgmock-dev)
+  # libgtest-dev brings GoogleTest's sources too; its libraries are for this machine's processor alone.
+  if(CMAKE_CROSSCOMPILING AND EXISTS /usr/src/googletest/CMakeLists.txt)
+    set(INSTALL_GTEST OFF)
+    add_subdirectory(/usr/src/googletest ${PROJECT_BINARY_DIR}/googletest EXCLUDE_FROM_ALL)
+  else()
+    foreshock_need(GTest libgtest-dev libgmock-dev)
+  endif()
 endif()
 
 # protozero is header-only. FORESHOCK_PROTOZERO_DIR serves machines where the package is not installed.

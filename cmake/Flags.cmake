@@ -4,6 +4,11 @@ target_compile_features(foreshock_flags INTERFACE cxx_std_20)
 target_compile_options(foreshock_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX,C>:-Wall;-Wextra;-Wshadow;-fvisibility=hidden>
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor;-fvisibility-inlines-hidden>)
+if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  # GCC fuses multiply and add wherever the processor can, which x86-64's own instructions cannot: a replay on one processor says
+  # what the server on the other said.
+  target_compile_options(foreshock_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX,C>:-ffp-contract=off>)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 sees overruns in std::string's own operator+ (its bugs 105329 and 105651) at some optimisation levels.
   target_compile_options(foreshock_flags INTERFACE
@@ -21,6 +26,9 @@ if(FORESHOCK_SANITIZE)
     ${FORESHOCK_SANITIZE_OPTIMIZE} -g1)
   add_link_options(-fsanitize=${FORESHOCK_SANITIZE})
 endif()
+
+# What tests put before a program of this build that they start: nothing, or for another processor its emulator.
+list(JOIN CMAKE_CROSSCOMPILING_EMULATOR " " FORESHOCK_EMULATOR)
 
 # What every test runs with.
 set(FORESHOCK_TEST_ENVIRONMENT FORESHOCK_SOURCE_DIR=${PROJECT_SOURCE_DIR} FORESHOCK_BUILD_DIR=${PROJECT_BINARY_DIR})

@@ -25,7 +25,7 @@ class Example : public testing::TestWithParam<const char*> {
   std::string run(const std::string& address) {
     const fs::path log = folder_ / "log";
     const std::string command =
-        "FORESHOCK_ADDR='" + address + "' '" + GetParam() + "' >'" + log.string() + "' 2>&1";
+        "FORESHOCK_ADDR='" + address + "' " EMULATOR " '" + GetParam() + "' >'" + log.string() + "' 2>&1";
     const int status = std::system(command.c_str());
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << command;
     std::ifstream in(log);

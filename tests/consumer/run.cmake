@@ -1,7 +1,13 @@
-# cmake -DBUILD=... -DSOURCE=... -DGENERATOR=... -DMAKE_PROGRAM=... -P run.cmake: installs the library and its headers into a folder, moves that, builds a user's
+# cmake -DBUILD=... -DSOURCE=... -DGENERATOR=... -DMAKE_PROGRAM=... -DTOOLCHAIN=... -DCOMPILER=... -DEMULATOR=... -P run.cmake: installs the library and its headers into a folder, moves that, builds a user's
 # project against it by find_package and by pkg-config, and runs what came out.
+# TOOLCHAIN and EMULATOR are empty but for another processor.
 set(work ${BUILD}/consumer)
 set(prefix ${work}/moved)
+separate_arguments(emulator UNIX_COMMAND "${EMULATOR}")
+set(toolchain)
+if(TOOLCHAIN)
+  set(toolchain --toolchain ${TOOLCHAIN} -DCMAKE_FIND_ROOT_PATH=${prefix})
+endif()
 file(REMOVE_RECURSE ${work})
 
 function(run)
@@ -15,7 +21,7 @@ endfunction()
 function(check_program program)
   set(recording ${work}/run.jsonl)
   file(REMOVE ${recording})
-  run(${CMAKE_COMMAND} -E env FORESHOCK_ADDR=file:${recording} LD_LIBRARY_PATH=${library_path} ${program})
+  run(${CMAKE_COMMAND} -E env FORESHOCK_ADDR=file:${recording} LD_LIBRARY_PATH=${library_path} ${emulator} ${program})
   file(STRINGS ${recording} lines)
   list(LENGTH lines count)
   if(count LESS 100)
@@ -27,7 +33,7 @@ foreach(component IN ITEMS lib dev)
   run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${work}/installed --component ${component})
 endforeach()
 file(RENAME ${work}/installed ${prefix})
-run(${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -S ${SOURCE} -B ${work}/build
+run(${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -S ${SOURCE} -B ${work}/build ${toolchain}
   -DCMAKE_PREFIX_PATH=${prefix} -DEXAMPLES=${SOURCE}/../../examples)
 run(${CMAKE_COMMAND} --build ${work}/build)
 file(GLOB_RECURSE libraries ${prefix}/libforeshock.so)
@@ -44,6 +50,6 @@ if(pkg_config)
     message(FATAL_ERROR "pkg-config does not know foreshock")
   endif()
   separate_arguments(flags)
-  run(cc ${SOURCE}/../../examples/c/minimal.c ${flags} -lm -o ${work}/by_pkg_config)
+  run(${COMPILER} ${SOURCE}/../../examples/c/minimal.c ${flags} -lm -o ${work}/by_pkg_config)
   check_program(${work}/by_pkg_config)
 endif()

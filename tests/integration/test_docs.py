@@ -24,6 +24,8 @@ ELSEWHERE = {
     r"cmake --preset": "continuous integration runs it",
     r"python3 -m venv|build/tools/venv/bin/": "scripts/deploy-test does it",
     r"pip install \./sdk/python|python -m foreshock|foreshock doctor --model|scripts/python-test": "scripts/python-test does it, with PyTorch",
+    r"scripts/python-wheel --target|pip install foreshock-": "needs another processor's compiler, and such a machine",
+    r"cmake --install build-aarch64|pip download .*nvidia-cuda|for wheel in wheels": "scripts/aarch64-test builds it, without CUDA",
     r"PYTHONPATH=lab:|foreshock replay runs/": "lab/tests runs the laboratory in miniature, with PyTorch",
     r"CUDA_INJECTION64_PATH=|FORESHOCK_CUPTI=": "needs a GPU",
     r"sudo ": "changes the machine; scripts/package-test installs the same files in a chroot",

@@ -32,11 +32,11 @@ def main():
     for name, lines in zip(("before_main", "before_loop", "in_loop"), parts):
         (work / f"{name}.inc").write_text("\n".join(lines) + "\n")
     program, recording = work / "buffers", work / "run.jsonl"
-    subprocess.run(["cc", "-std=c11", "-Wall", "-Werror", f"-I{work}", f"-I{include}", HERE / "buffers.c", f"-L{library}",
+    subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-Wall", "-Werror", f"-I{work}", f"-I{include}", HERE / "buffers.c", f"-L{library}",
                     "-lforeshock", "-lm", "-o", program], check=True)
     recording.unlink(missing_ok=True)
     env = {**os.environ, "LD_LIBRARY_PATH": str(library), "FORESHOCK_ADDR": f"file:{recording}"}
-    subprocess.run([program], check=True, env=env)
+    subprocess.run([*os.environ.get("EMULATOR", "").split(), program], check=True, env=env)
     seen = {}
     for line in recording.read_text().splitlines()[1:]:
         for name, values in json.loads(line).items():
