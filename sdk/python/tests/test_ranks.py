@@ -38,6 +38,8 @@ def loop(model, inner, tmp_path, name, rank=None, **options):
         monitor.step(loss=loss)
     if monitor.staging is not None:
         model(*halves(STEPS, rank)).backward()  # one more forward brings the last step's W_{t+1}
+        copied = sum(copy.tensor.numel() for copy in monitor.staging.copies.values())
+        assert copied == 2 * 2 * 2 * 8 * 32, copied  # two layers' W_Q and W_K: two of four heads each, 8 of 32 wide; nothing of W_V
     monitor.close()
     assert monitor.unwatched == {}, monitor.unwatched
 

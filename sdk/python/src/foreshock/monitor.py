@@ -102,7 +102,8 @@ class Monitor:
         self.closed = self.handle is None or not self.library.fs_attached(self.handle)
         self._prefix = f"{next(_numbers)}:"
         self.taps = {layer.index: Tap(self, layer) for layer in layers}
-        self.staging = Staging(self) if any(sharded(layer) for layer in layers) else None
+        self.staging = (Staging(self, options.get("replica") or 0, options.get("replicas") or 1)
+                        if any(sharded(layer) for layer in layers) else None)
         self._streams = _device.Streams(self.library, self.handle, self._prepare_devices())
         for finding in unwatched:
             self.unmonitored(finding.name, finding.reason)
