@@ -83,6 +83,9 @@ ModelShape::ModelShape(const wire::Model& model) {
 }
 
 Status ModelShape::Check(const wire::Frame& frame) const {
+  if (frame.parts > wire::kMaxParts) {
+    return Invalid("parts: " + std::to_string(frame.parts) + ", at most " + std::to_string(wire::kMaxParts));
+  }
   if (frame.parts > 0 && frame.part >= frame.parts) {
     return Invalid("part: " + std::to_string(frame.part) + ", must be less than parts, " +
                    std::to_string(frame.parts));

@@ -111,6 +111,11 @@ TEST(ModelShape, KnowsLayersAndHeads) {
   frame.part = 3;
   frame.parts = 3;
   EXPECT_EQ(shape.Check(frame).message(), "part: 3, must be less than parts, 3");
+  frame.seq = 5000;
+  frame.parts = 4096;
+  EXPECT_TRUE(shape.Check(frame).ok());
+  frame.parts = 4097;
+  EXPECT_EQ(shape.Check(frame).message(), "parts: 4097, at most 4096");
 }
 
 TEST(ModelShape, RowsWeightsAndPartialValues) {

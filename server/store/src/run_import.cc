@@ -17,9 +17,6 @@ constexpr size_t kBytesOfWrite = 4u << 20;
 constexpr size_t kMostSettling = 4096;  // processes whose counters go with one write
 constexpr std::string_view kDone = "done";
 
-// At 4 MiB each, far above what any sender has. All of a frame are looked at while the store's writers wait.
-constexpr uint32_t kMostParts = 4096;
-
 std::string BegunKey(const std::string& run) { return MetaKey(kImportKind, run, kImportBegun); }
 
 Status Impossible(const std::string& what) { return Status(Code::kInvalidArgument, "archive: " + what); }
@@ -357,9 +354,9 @@ Status RunImportImpl::AddFrame(const archive::Record& record) {
   const SourceId& id = process->id;
   // What came to the other server has been through its checks; an archive may come from anyone.
   Status fits;
-  if (frame->parts > kMostParts) {
+  if (frame->parts > wire::kMaxParts) {
     fits = Status(Code::kInvalidArgument,
-                  "parts: " + std::to_string(frame->parts) + ", at most " + std::to_string(kMostParts));
+                  "parts: " + std::to_string(frame->parts) + ", at most " + std::to_string(wire::kMaxParts));
   } else if (rules_.check_frame) {
     fits = rules_.check_frame(*process->before.hello, *frame);
   }

@@ -21,6 +21,9 @@ inline constexpr size_t kMaxNameBytes = 200;   // run, attempt
 inline constexpr size_t kMaxTextBytes = 4096;  // details, reasons
 inline constexpr uint32_t kMaxLayers = 4096;
 inline constexpr uint32_t kMaxHeads = 65536;  // of a layer; a head's index is below it
+// Of a frame, as servers take them: at 4 MiB each, far above what any sender has. A store looks at all of a
+// frame's while its writers wait.
+inline constexpr uint32_t kMaxParts = 4096;
 inline constexpr size_t kMaxSeriesOfFrame = 1 << 20;
 inline constexpr uint32_t kMaxValuesPerHead = 65536;
 inline constexpr size_t kMaxMessageBytes = 64u << 20;
