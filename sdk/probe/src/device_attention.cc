@@ -201,9 +201,13 @@ void DeviceAttention::FinishCalls() noexcept {
 }
 
 void DeviceAttention::ForgetWaiting() noexcept {
+  bool any = false;
   for (; waiting_.count > 0; --waiting_.count) {
     const uint32_t at = waiting_.at[waiting_.count - 1];
-    tickets_[static_cast<size_t>(waiting_.ticket)].calls[at].asked.done.attention = false;
+    Call& call = tickets_[static_cast<size_t>(waiting_.ticket)].calls[at];
+    // Its kernel may still be writing partials: whoever uses them on another stream waits for the last one.
+    if (!std::exchange(any, true)) waiting_.finished = &call.end;
+    call.asked.done.attention = false;
   }
   waiting_.used = 0;
 }
