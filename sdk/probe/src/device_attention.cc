@@ -19,6 +19,9 @@ size_t ScratchBytes(const kernels::RoundingProblem& problem, DeviceAttention::Wa
                   wanted.rounding ? cuda::RoundingProbeWorkspaceBytes(problem) : 0);
 }
 
+// Where a layer's call is among a ticket's calls, and among those of graphs.
+uint32_t CallAt(size_t layer, bool backward) { return static_cast<uint32_t>(2 * layer + (backward ? 1 : 0)); }
+
 }  // namespace
 
 DeviceAttention::DeviceAttention(int device, const std::vector<LayerSpec>& layers, int tickets)
@@ -107,7 +110,7 @@ KernelStatus DeviceAttention::Probe(int index, size_t layer, bool backward,
   if (lane == nullptr) return KernelStatus::kOk;
   const bool later = wanted.attention && stream == run_stream_;
   kernels::Workspace partials{nullptr, 0};
-  const auto at = static_cast<uint32_t>(2 * layer + (backward ? 1 : 0));
+  const uint32_t at = CallAt(layer, backward);
   if (later) partials = RoomForPartials(index, at, cuda::AttentionProbeWorkspaceBytes(problem.attention));
   const size_t scratch = ScratchBytes(problem, {wanted.attention && !later, wanted.rounding});
   if (!failure_.empty() || !Check(lane->scratch.Reserve(scratch, stream))) return KernelStatus::kOk;
@@ -146,7 +149,7 @@ KernelStatus DeviceAttention::Launch(void* results, const uint32_t* flags, size_
     if (launched.status != KernelStatus::kOk) return launched.status;
     if (!Check(cuda::CudaStatus(launched.cuda_error, "attention probe"))) return KernelStatus::kOk;
     if (later) {
-      waiting_.at[waiting_.count++] = static_cast<uint32_t>(2 * layer + (backward ? 1 : 0));
+      waiting_.at[waiting_.count++] = CallAt(layer, backward);
       waiting_.used += partials.bytes;
     }
     asked->done.attention = true;
@@ -201,15 +204,12 @@ void DeviceAttention::FinishCalls() noexcept {
 }
 
 void DeviceAttention::ForgetWaiting() noexcept {
-  bool any = false;
-  for (; waiting_.count > 0; --waiting_.count) {
-    const uint32_t at = waiting_.at[waiting_.count - 1];
-    Call& call = tickets_[static_cast<size_t>(waiting_.ticket)].calls[at];
-    // Its kernel may still be writing partials: whoever uses them on another stream waits for the last one.
-    if (!std::exchange(any, true)) waiting_.finished = &call.end;
-    call.asked.done.attention = false;
-  }
-  waiting_.used = 0;
+  if (waiting_.count == 0) return;
+  std::vector<Call>& calls = tickets_[static_cast<size_t>(waiting_.ticket)].calls;
+  // Their kernels may still be writing partials: whoever uses them on another stream waits for the last one.
+  waiting_.finished = &calls[waiting_.at[waiting_.count - 1]].end;
+  for (size_t i = 0; i < waiting_.count; ++i) calls[waiting_.at[i]].asked.done.attention = false;
+  waiting_.count = waiting_.used = 0;
 }
 
 void DeviceAttention::SetStream(cuda::Stream stream) noexcept {
@@ -222,7 +222,7 @@ void DeviceAttention::SetStream(cuda::Stream stream) noexcept {
 KernelStatus DeviceAttention::Capture(uint64_t capture, size_t layer, bool backward,
                                       const kernels::RoundingProblem& problem, Wanted wanted,
                                       cuda::Stream stream) {
-  Captured& captured = captured_[2 * layer + (backward ? 1 : 0)];
+  Captured& captured = captured_[CallAt(layer, backward)];
   if (!failure_.empty() || captured.capture == capture) return KernelStatus::kOk;
   const cuda::DeviceGuard guard(device_);
   if (!Enter(guard)) return KernelStatus::kOk;
